@@ -144,7 +144,7 @@ class ServedCluster:
 
     def paced(self, jobs: int) -> None:
         """Wait until so many jobs are told when to start iterations."""
-        self._wait_for(lambda: len(self.paces()) >= jobs, "jobs are not shifted")
+        self._wait_for(lambda: len(self.paces()) >= jobs, "jobs are not shifted", COMPILED_S)
 
     def times(self, job: TrainingJob, since_s: float = 0.0) -> list[IterationTimes]:
         """Return the iterations of a job from some time on."""
@@ -159,8 +159,8 @@ class ServedCluster:
             raise TestbedError(f"{job.name} does not go on: {self._logs()}")
         return Measured(tuple(found))
 
-    def _wait_for(self, done: Callable[[], bool], why_not: str) -> None:
-        until_s = time.monotonic() + STARTED_S
+    def _wait_for(self, done: Callable[[], bool], why_not: str, patience_s: float = STARTED_S) -> None:
+        until_s = time.monotonic() + patience_s
         while not done():
             if time.monotonic() > until_s:
                 raise TestbedError(f"{why_not}: {self._logs()}")

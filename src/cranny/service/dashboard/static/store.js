@@ -19,8 +19,8 @@ export class Resource {
     Object.assign(
       this,
       {
-        load, gap, cares, value: undefined, watchers: new Set(), timer: 0, busy: false, stale: false,
-        last: -Infinity,
+        load, gap, cares, value: undefined, watchers: new Set(), timer: 0, due: 0, busy: false,
+        again: Infinity, last: -Infinity,
       },
     );
   }
@@ -37,19 +37,24 @@ export class Resource {
   }
 
   // Load soon: at once if the last load is long over, otherwise when the gap has passed.
+  // What a user asks for at once does not wait for a load that is planned for later.
   touch(after = this.gap) {
-    if (this.busy) this.stale = true;
-    else if (!this.timer) {
-      const wait = Math.max(0, this.last + after - performance.now());
-      this.timer = setTimeout(() => this.refresh(), wait);
+    if (this.busy) {
+      this.again = Math.min(this.again, after);
+      return;
     }
+    const due = this.last + after;
+    if (this.timer && this.due <= due) return;
+    clearTimeout(this.timer);
+    this.due = due;
+    this.timer = setTimeout(() => this.refresh(), Math.max(0, due - performance.now()));
   }
 
   async refresh() {
     this.timer = 0;
     if (this.watchers.size === 0 || document.hidden) return;
     this.busy = true;
-    this.stale = false;
+    this.again = Infinity;
     const began = performance.now();
     try {
       this.value = await this.load();
@@ -65,7 +70,7 @@ export class Resource {
       this.wait = Math.max(this.gap, 6 * (this.last - began));
     }
     for (const show of [...this.watchers]) show(this.value);
-    if (this.stale) this.touch(this.wait);
+    if (this.again < Infinity) this.touch(this.again && this.wait);
   }
 }
 
