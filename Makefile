@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Test processes: one more than there are cores, since tests of servers and jobs mostly wait.
 TESTERS := $(shell expr 1 + `getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2`)
 
-.PHONY: demo test fuzz coverage check docs bench testbed release lock format clean
+.PHONY: demo test fuzz chaos coverage check docs bench testbed release lock format clean
 .DEFAULT_GOAL := demo
 
 demo: .venv/run.done  ## compare cranny with its rivals and write out/demo.html
@@ -23,6 +23,11 @@ fuzz: .venv/system.done  ## all property tests with draws at random, ROUNDS time
 	  HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest -n $(TESTERS) --hypothesis-seed=$$seed \
 	    $$(grep -rlE '^from (hypothesis|schemathesis)' tests --include='test_*.py') || exit 1; \
 	done
+
+# It ends with 1 if a job was lost or run twice, or a GPU was given twice. SEED=N draws as a run that printed N.
+CHAOS_S ?= 600
+chaos: .venv/system.done  ## kills and stops services and supervisors, crashes databases, fills a disk, sets clocks: for CHAOS_S seconds, as root
+	$(BIN)/python -m tests.chaos --seconds $(CHAOS_S) $(if $(SEED),--seed $(SEED))
 
 coverage: .venv/system.done  ## which lines and branches the tests reach: a summary, and out/coverage/index.html
 	$(BIN)/pytest -n $(TESTERS) --cov --cov-report=term --cov-report=html --cov-fail-under=92

@@ -171,20 +171,22 @@ def serve(start: Start) -> Iterator[Serve]:
 
 
 @pytest.fixture
-def postgres(postgres_server: str) -> str:
+def postgres(postgres_process: "Postgres") -> str:
     """Return the address of an empty PostgreSQL database."""
-    import psycopg
-
-    name = f"test_{uuid.uuid4().hex}"
-    with psycopg.connect(postgres_server, autocommit=True) as connection:
-        connection.execute(f"create database {name}")
-    return postgres_server.replace("/postgres?", f"/{name}?")
+    return postgres_process.create_database()
 
 
 @pytest.fixture(scope="session")
 def postgres_server(postgres_process: "Postgres") -> str:
     """Return the address of a PostgreSQL server of our own, or skip where there is none."""
     return postgres_process.url
+
+
+def postgres_binaries() -> Path | None:
+    """Return the folder of the programs of PostgreSQL; None where it is not installed."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    initdb = shutil.which("initdb") or (str(found[-1]) if found else None)
+    return None if initdb is None else Path(initdb).parent
 
 
 class Postgres:
@@ -210,6 +212,15 @@ class Postgres:
     def stop(self, mode: str = "fast") -> None:
         self._call("pg_ctl", "-m", mode, "stop")
 
+    def create_database(self) -> str:
+        """Create an empty database, and return its address."""
+        import psycopg
+
+        name = f"test_{uuid.uuid4().hex}"
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(f"create database {name}")
+        return self.url.replace("/postgres?", f"/{name}?")
+
     def remove(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -217,11 +228,10 @@ class Postgres:
 @pytest.fixture(scope="session")
 def postgres_process() -> Iterator[Postgres]:
     """Return a PostgreSQL server of our own; a test that stops it starts it again."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    initdb = shutil.which("initdb") or (str(found[-1]) if found else None)
-    if initdb is None:
+    binaries = postgres_binaries()
+    if binaries is None:
         pytest.skip("PostgreSQL is not installed")
-    server = Postgres(Path(initdb).parent)
+    server = Postgres(binaries)
     server.start()
     try:
         yield server

@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from tests.service.reports import reporting
 
@@ -21,6 +22,21 @@ from cranny.service.warmup import start_warmup
 CLUSTER = Cluster.fat_tree(2, 2, 8)
 
 
+def load(database: str) -> None:
+    """Load what a service loads when it starts, once for all that are forked, so that their lives are short."""
+    EventStore(database).close()
+    start_warmup(FIRST_SETTING, CLUSTER).result()
+
+
+def submit(service: Service, reports: Path, accepted: int, number: int, **spec: Any) -> None:
+    """Submit a job with a key of its own, and write to a file that it was accepted."""
+    key = f"key-{number}"
+    sleep_s = 0.15 if number % 8 else 1.0  # the latter outlive services however slow these are
+    wanted = reporting(reports, 1 + number % 3, sleep_s=sleep_s, **spec)
+    record, _ = service.submit("ann", wanted, key).result(60)
+    os.write(accepted, f"{key} {record.id}\n".encode())
+
+
 def life(database: str, folder: Path, jobs: int, started: int, *, last: bool) -> None:
     """Be the service: take the jobs that were not accepted yet and run, in the last life until all are over."""
     service = Service(EventStore(database), LocalBackend(CLUSTER, ()), folder)
@@ -29,12 +45,8 @@ def life(database: str, folder: Path, jobs: int, started: int, *, last: bool) ->
     accepted = os.open(folder / "accepted", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     known = {key for _, key in service.scheduler.records.keys}
     for number in range(jobs):
-        key = f"key-{number}"
-        if key not in known:
-            sleep_s = 0.15 if number % 8 else 1.0  # the latter outlive services however slow these are
-            spec = reporting(folder / "reports", 1 + number % 3, sleep_s=sleep_s)
-            record, _ = service.submit("ann", spec, key).result(60)
-            os.write(accepted, f"{key} {record.id}\n".encode())
+        if f"key-{number}" not in known:
+            submit(service, folder / "reports", accepted, number)
     parent = os.getppid()  # if it is gone, nothing would kill us any more
     while os.getppid() == parent:
         if last and all(record.over for record in service.scheduler.records.jobs.values()):
@@ -45,9 +57,7 @@ def life(database: str, folder: Path, jobs: int, started: int, *, last: bool) ->
 
 def main(database: str, folder: Path, jobs: int, kills: int) -> None:
     """Kill the service until it was killed often enough, then let it finish."""
-    # What a service loads when it starts is loaded once here, so that its lives are short.
-    EventStore(database).close()
-    start_warmup(FIRST_SETTING, CLUSTER).result()
+    load(database)
     rng = random.Random(7)  # noqa: S311 - moments to kill, not secrets
     killed = 0
     while True:

@@ -7,7 +7,7 @@ from typing import Any
 SCRIPT = """
 exec 9>>"$REPORTS/slot-$CRANNY_MACHINE-$CRANNY_GPU"
 flock -n 9 || echo "$CRANNY_JOB_ID $RANK" >> "$REPORTS/conflicts"
-echo "$CRANNY_JOB_ID" >> "$REPORTS/started"
+echo "$CRANNY_JOB_ID $CRANNY_ATTEMPT $RANK" >> "$REPORTS/started"
 sleep {sleep_s}
 [ "$RANK" = 0 ] && [ {code} = 0 ] && echo "$CRANNY_JOB_ID" >> "$REPORTS/finished"
 exit {code}

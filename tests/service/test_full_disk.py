@@ -1,12 +1,11 @@
 """A disk that is really full: no new jobs, but ends, cancellations and logins are stored, and a restart works."""
 
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.service.conftest import Start, until
+from tests.service.small_disk import fill, small_disk
 
 from cranny.backends.fake import FakeProcesses, FakeRun
 from cranny.service import disk_reserve
@@ -20,31 +19,10 @@ from cranny.service.writer_lock import StoreError
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """Return a folder on a disk of 12 MB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mounted = (
-        os.getuid() == 0
-        and not subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", str(folder)], capture_output=True, check=False
-        ).returncode
-    )
-    if not mounted:
-        pytest.skip("a small disk can be mounted by root only")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-def fill(folder: Path) -> Path:
-    """Use all space that is left."""
-    path = folder / "fills"
-    with path.open("wb", buffering=0) as file:
-        for size in (65_536, 512):
-            try:
-                while True:
-                    file.write(b"x" * size)
-            except OSError:
-                continue
-    return path
+    with small_disk(tmp_path / "disk", 12) as mounted:
+        if not mounted:
+            pytest.skip("a small disk can be mounted by root only")
+        yield tmp_path / "disk"
 
 
 def test_what_must_be_stored_is_stored_on_a_full_disk(

@@ -134,7 +134,10 @@ class Poor(FakeBackend):
         return super().adopt(launches)
 
 
-def test_the_executor_does_later_what_the_system_has_no_means_for_now(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("short_of", [NO_MORE_FILES, OSError(errno.ENOSPC, "No space left on device")], ids=str)
+def test_the_executor_does_later_what_the_system_has_no_means_for_now(
+    short_of: OSError, caplog: pytest.LogCaptureFixture
+) -> None:
     reports: list[ExecutorReport] = []
     clock, processes = TurnedClock(), FakeProcesses()
     backend = Poor(CLUSTER, clock, lambda _: FakeRun(run_s=100.0), processes)
@@ -142,7 +145,7 @@ def test_the_executor_does_later_what_the_system_has_no_means_for_now(caplog: py
     executor.start()
     executor.launch(launch("a"))
     until(lambda: AttemptLaunched("a", 1) in reports)
-    backend.trouble = NO_MORE_FILES
+    backend.trouble = short_of
     executor.stop("a", 1)
     executor.launch(launch("b", gpu=1))
     time.sleep(0.3)
@@ -153,7 +156,7 @@ def test_the_executor_does_later_what_the_system_has_no_means_for_now(caplog: py
     executor.close()
     assert len([record for record in caplog.records if record.levelno == logging.ERROR]) == 1
     after = Poor(CLUSTER, clock, lambda _: FakeRun(), processes)
-    after.trouble = NO_MORE_FILES
+    after.trouble = short_of
     executor = Executor(after, reports.extend)
     executor.start()
     reports.clear()

@@ -22,8 +22,8 @@ from cranny.service.reports import ReportReader, WatchedAttempt
 
 POLL_S = 0.05
 WITHIN_GBPS = 14_400.0  # between GPUs of one machine, by the fastest links that there are
-# A shortage of resources, not the job's fault.
-TRANSIENT = frozenset({errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM})
+# A shortage of resources, not the job's fault: files, processes, memory, space on the disk.
+TRANSIENT = frozenset({errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM, errno.ENOSPC, errno.EDQUOT})
 
 _log = logging.getLogger("cranny.service")
 
