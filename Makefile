@@ -86,9 +86,9 @@ clean:
 # the commands that make a network of emulated links; without them those tests say why they skip.
 .venv/system.done: .venv/dev.done
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
-	  ! { command -v chromium && command -v g++ && command -v tc && ls /usr/lib/postgresql/*/bin/initdb /usr/include/gloo/context.h; } >/dev/null 2>&1; then \
+	  ! { command -v chromium && command -v g++ && command -v tc && command -v systemd-analyze && ls /usr/lib/postgresql/*/bin/initdb /usr/include/gloo/context.h; } >/dev/null 2>&1; then \
 	  apt-get update -qq && \
 	  DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
-	    chromium g++ iproute2 libgloo-dev postgresql >/dev/null; \
+	    chromium g++ iproute2 libgloo-dev postgresql systemd >/dev/null; \
 	fi
 	touch $@
