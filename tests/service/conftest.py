@@ -176,6 +176,15 @@ def postgres(postgres_process: "Postgres") -> str:
     return postgres_process.create_database()
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return the address of an empty database, of either kind."""
+    if request.param == "sqlite":
+        return str(tmp_path / "deep" / "log.db")
+    address: str = request.getfixturevalue("postgres")
+    return address
+
+
 @pytest.fixture(scope="session")
 def postgres_server(postgres_process: "Postgres") -> str:
     """Return the address of a PostgreSQL server of our own, or skip where there is none."""

@@ -56,6 +56,16 @@ def cancel(running: Running, job: str) -> None:
     service.call(lambda now_s: service.scheduler.cancel(job, "ann", now_s)).result(60)
 
 
+def resize_twice(running: Running, folder: Path, job: str, enough: int) -> None:
+    """Take two of its GPUs from a training for a while; each attempt does more than `enough` steps."""
+    until(lambda: len(steps(folder, job, 1)) > enough)
+    small = running.submit(command=["sleep", "600"], gpus=2, duration_s=600.0)
+    until(lambda: len(steps(folder, job, 2)) > enough)
+    running.until(small, "running")
+    cancel(running, small)
+    until(lambda: len(steps(folder, job, 3)) > enough)
+
+
 def expected_losses(count: int) -> list[float]:
     weights, losses = np.zeros(FEATURES), []
     for step in range(count):
@@ -80,12 +90,7 @@ def check_course(folder: Path, job: str) -> None:
 def test_a_training_that_is_resized_twice_loses_no_step(policy: str, start: Start, tmp_path: Path) -> None:
     running = start(CLUSTER, real=True, policy={"name": policy})
     job = running.submit(**elastic(tmp_path, checkpoint={"grace_s": 600}))
-    until(lambda: len(steps(tmp_path, job, 1)) > ENOUGH)
-    small = running.submit(command=["sleep", "600"], gpus=2, duration_s=600.0)
-    until(lambda: len(steps(tmp_path, job, 2)) > ENOUGH)
-    running.until(small, "running")
-    cancel(running, small)
-    until(lambda: len(steps(tmp_path, job, 3)) > ENOUGH)
+    resize_twice(running, tmp_path, job, ENOUGH)
     course = said(tmp_path, job)
     assert [{each["ranks"] for each in course if each["attempt"] == attempt} for attempt in (1, 2, 3)] == [
         {4},

@@ -25,14 +25,6 @@ from cranny.service.store import EventStore, TokenRow
 from cranny.service.writer_lock import LogIntegrityError
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return str(tmp_path / "log.db")
-    address: str = request.getfixturevalue("postgres")
-    return address
-
-
 def lived(store: EventStore) -> Scheduler:
     """Return a scheduler with five jobs that are over, one that runs and one that waits, and a snapshot."""
     live = Scheduler(CLUSTER, "run", LIMITS)

@@ -25,14 +25,6 @@ def event(seq: int, kind: str = "drained") -> EventRow:
     return EventRow(seq, float(seq), kind, None, {"machine": seq % 4, "by": "root"})
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return str(tmp_path / "log.db")
-    address: str = request.getfixturevalue("postgres")
-    return address
-
-
 def change(url: str, *statements: str) -> None:
     """Change the database behind the back of the service."""
     store = EventStore(url)

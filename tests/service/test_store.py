@@ -27,14 +27,6 @@ def row(seq: int, kind: str = "drained") -> EventRow:
     return EventRow(seq, float(seq), kind, None, {"machine": 0, "text": "ä\u0000\ud800"})
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return str(tmp_path / "deep" / "log.db")
-    address: str = request.getfixturevalue("postgres")
-    return address
-
-
 def test_events_come_back_as_they_went_in(url: str) -> None:
     store = EventStore(url)
     store.append([row(1), row(2)])

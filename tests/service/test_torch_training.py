@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.service.conftest import Running, Serve, Start, until
 from tests.service.test_controls import mixed
-from tests.service.test_elastic_training import cancel, said, steps
+from tests.service.test_elastic_training import resize_twice, said, steps
 
 from cranny.agent.job import JobAgent
 from cranny.model.cluster import Cluster
@@ -86,12 +86,7 @@ def test_a_training_that_is_resized_twice_learns_as_one_process_would(start: Sta
     running: Running = start(Cluster.single_rack(1, 4), real=True, policy={"name": "cranny"})
     elastic = {"gpus": 4, "least_gpus": 2, "most_gpus": 4, "restart_s": 1, "duration_s": 1e6}
     job = running.submit(**training(tmp_path, **elastic, checkpoint={"grace_s": 600}))
-    until(lambda: len(steps(tmp_path, job, 1)) > ENOUGH)
-    small = running.submit(command=["sleep", "600"], gpus=2, duration_s=600.0)
-    until(lambda: len(steps(tmp_path, job, 2)) > ENOUGH)
-    running.until(small, "running")
-    cancel(running, small)
-    until(lambda: len(steps(tmp_path, job, 3)) > ENOUGH)
+    resize_twice(running, tmp_path, job, ENOUGH)
     course = said(tmp_path, job)
     ranks = [{each["ranks"] for each in course if each["attempt"] == attempt} for attempt in (1, 2, 3)]
     assert ranks == [{4}, {2}, {4}]

@@ -222,7 +222,7 @@ class Pacer:
 
     def recent_s(self) -> float | None:
         """Return the median of the last iterations with waits."""
-        recent = [self._past[-each] for each in range(1, min(len(self._past), WINDOW) + 1)]
+        recent = self._latest(WINDOW)
         return median(each.waited_s + each.work_s for each in recent) if recent else None
 
     def report(self) -> PacingReport:
@@ -355,13 +355,17 @@ class Pacer:
             text = f"iterations take {work_s:g} s: the period is {kept_s:g} s from now on, not {given_s:g} s"
             warnings.warn(text, PacingWarning, stacklevel=4)
 
+    def _latest(self, count: int) -> list[Iteration]:
+        """Return the latest iterations that have ended, the last one first."""
+        return [self._past[-each] for each in range(1, min(count, len(self._past)) + 1)]
+
     def _own_s(self) -> float:
         """Return what an iteration of late takes with no other job on its links, as far as that is known.
 
         Other jobs make exchanges longer, and nothing makes them shorter. They are no reason to give up the slots,
         which are there to keep jobs apart.
         """
-        recent = [self._past[-each] for each in range(1, len(self._waits) + 1)]
+        recent = self._latest(len(self._waits))
         work_s = median(each.work_s for each in recent)
         known = [(each.work_s, each.communication.busy_s) for each in recent if each.communication is not None]
         if not known:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from cranny.backends.protocol import Launch
 from cranny.service.executor import AttemptStop
-from cranny.service.fencing import is_away
-from cranny.service.job_records import HELD, Attempt, JobRecord, JobRecords
+from cranny.service.fencing import is_away, may_run
+from cranny.service.job_records import Attempt, JobRecord, JobRecords
 from cranny.service.locations import Location
 
 
@@ -33,19 +33,18 @@ class Adoption:
         found = cls()
         for record in records.jobs.values():
             visible = False
-            held = [record.attempts[-1]] if record.status in HELD else []
-            for attempt in [*record.leaving, *held]:
+            for attempt in may_run(record):
                 what = launch_of(record, attempt)
                 if is_away(location, records, record, attempt):
                     given_up = (record.id, attempt.number) in records.fenced
                     (found.given_up if given_up else found.away).append(what)
                     continue
                 visible = True
-                if attempt in held:
-                    found.current.append(what)
-                else:
+                if attempt in record.leaving:
                     found.leaving.append(what)
                     found.stopping.append(stopping_of(record, attempt))
+                else:
+                    found.current.append(what)
             if visible:
                 found.followed.append(record)
         known = {(what.job_id, what.attempt) for what in found.current}

@@ -14,12 +14,12 @@ _log = logging.getLogger("cranny.service")
 
 def unfinished(records: JobRecords) -> list[tuple[JobRecord, Attempt]]:
     """Return the attempts that may have processes."""
-    found = []
-    for record in records.jobs.values():
-        found += [(record, attempt) for attempt in record.leaving]
-        if record.status in HELD:
-            found.append((record, record.attempts[-1]))
-    return found
+    return [(record, attempt) for record in records.jobs.values() for attempt in may_run(record)]
+
+
+def may_run(record: JobRecord) -> list[Attempt]:
+    """Return the attempts of a job that may have processes: those that are leaving, and then the current one."""
+    return [*record.leaving, *record.attempts[-1:]] if record.status in HELD else [*record.leaving]
 
 
 def is_away(location: Location, records: JobRecords, record: JobRecord, attempt: Attempt) -> bool:

@@ -110,8 +110,10 @@ def check_quotas(user: str, spec: JobSpec, rights: Rights | None, limits: Limits
     if rights is None:
         return
     rights.check(user, spec)
-    for quota in rights.quotas(user, spec):
-        quota.check(spec, [(each.user, each.spec) for each in records.jobs.values() if not each.over])
+    quotas = rights.quotas(user, spec)
+    unfinished = [(each.user, each.spec) for each in records.jobs.values() if not each.over] if quotas else []
+    for quota in quotas:
+        quota.check(spec, unfinished)
 
 
 def read_rights(path: Path) -> Rights:
