@@ -190,7 +190,7 @@ def test_cuts_long_values_short(tmp_path: Path) -> None:
         ),
         (
             "machines: [{gpus: 8, zzz: 1}]",
-            "1: machines[0]: unknown field 'zzz'; known: count, gpu_type, gpus",
+            "1: machines[0]: unknown field 'zzz'; known: count, features, gpu_type, gpus",
         ),
         ("5: 6", "1: unknown field '5'; known: link_gbps"),
     ],

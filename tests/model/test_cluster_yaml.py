@@ -1,4 +1,5 @@
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
@@ -6,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cranny.model.cluster import Cluster, Machine, Switch
+from cranny.model.cluster_values import cluster_digest, cluster_of_values, cluster_values
 from cranny.model.cluster_yaml import LINKS, cluster_yaml
 from cranny.model.yaml_file import MAX_NAME
 
@@ -34,7 +36,13 @@ def clusters(draw: st.DrawFn) -> Cluster:
 
     def switch(level: int) -> Switch:
         machines: list[Machine | Switch] = [
-            Machine(next(names), draw(st.integers(1, 3)), draw(st.sampled_from(["", "a100", "V100 32", "null"])))
+            Machine(
+                next(names),
+                draw(st.integers(1, 3)),
+                draw(st.sampled_from(["", "a100", "V100 32", "null"])),
+                draw(st.sampled_from([{}, {"cpus": 8}, {"memory_mb": 64_000, "ssd, fast": 0}])),
+                draw(st.sampled_from([frozenset(), frozenset({"nvlink"}), frozenset({"true", "12", "a b"})])),
+            )
             for _ in range(draw(st.integers(1 if level == 2 else 0, 3)))
         ]
         below: list[Machine | Switch] = [
@@ -54,6 +62,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
 @given(clusters())
 def test_what_is_written_is_read_again(tmp_path_factory: pytest.TempPathFactory, cluster: Cluster) -> None:
     same(reread(tmp_path_factory.getbasetemp(), cluster_yaml(cluster)), cluster)
+    same(cluster_of_values(json.loads(json.dumps(cluster_values(cluster)))), cluster)
 
 
 def test_equal_machines_are_one_line() -> None:
@@ -95,3 +104,16 @@ def test_names_that_are_too_long_are_refused_when_read(tmp_path: Path) -> None:
     cluster = Cluster.of(Switch("lab", (Machine("a" * (MAX_NAME + 1), 1),), (1.0,)))
     with pytest.raises(ValueError, match="printable text"):
         reread(tmp_path, cluster_yaml(cluster))
+
+
+def test_digests_are_those_of_logs_before_resources() -> None:
+    one = Cluster.fat_tree(2, 2, 4, gpu_type="a100")
+    assert cluster_digest(one) == "7c7b34a0eb9974c58dded25221a71f323b805fff921ca5f3f6edfc93975442bb"
+    assert (
+        cluster_digest(Cluster.single_rack(1, 2))
+        == "d8b27da2cd27219c31cf3aa0a6464c47543406954aa92f1a8ef4bab547be7df2"
+    )
+    more = Machine("a", 1, resources={"cpus": 4}, features=frozenset({"nvlink"}))
+    assert cluster_digest(Cluster.of(Switch("s", (more,), (1.0,)))) == cluster_digest(
+        Cluster.of(Switch("s", (Machine("a", 1),), (1.0,)))
+    )

@@ -12,6 +12,7 @@ from cranny.model.topology_spec import (
     MAX_GPUS_PER_MACHINE,
     MAX_LEVELS,
     MAX_MACHINES,
+    MAX_RESOURCE,
     ClusterSpec,
     Machine,
     Switch,
@@ -20,9 +21,11 @@ from cranny.model.topology_spec import (
 from cranny.model.yaml_file import MAX_NAME, Document, Fields, Name, Positive, Step, checked, shown
 
 DEFAULT_LINK_GBPS = 100.0
+TEXT = frozenset({"name", "names", "gpu_type", "features"})  # fields that hold no numbers
 
 Gpus = Annotated[int, Field(ge=1, le=MAX_GPUS_PER_MACHINE)]
 Count = Annotated[int, Field(ge=1, le=MAX_MACHINES)]
+Amount = Annotated[int, Field(ge=0, le=MAX_RESOURCE)]
 
 # What the value of a field must be, in words.
 _MUST_BE = {
@@ -31,6 +34,9 @@ _MUST_BE = {
     "name": f"printable text of 1 to {MAX_NAME} characters",
     "names": "a list of names such as node[001-004]",
     "gpu_type": f"printable text of 1 to {MAX_NAME} characters",
+    "resources": "names, each with a whole number",
+    "features": "a list of names",
+    "features[]": f"printable text of 1 to {MAX_NAME} characters",
     "machines": "a list with an entry for each machine",
     "racks": "a list with an entry for each rack",
     "switches": "a list with an entry for each switch",
@@ -45,6 +51,8 @@ class MachineFields(Fields):
     names: str | None = None
     gpus: Gpus
     gpu_type: Name | None = None
+    resources: dict[Name, Amount] = Field(default_factory=dict)
+    features: list[Name] = Field(default_factory=list)
     uplink_gbps: Positive | None = None
     count: Count = 1
 
@@ -86,7 +94,7 @@ _KNOWN: dict[str, type[Fields]] = {
 
 def read_cluster_file(path: Path) -> ClusterSpec:
     """Read a cluster from a file, or say in one line what is wrong with the file, and where."""
-    document = Document(path, frozenset({"name", "names", "gpu_type"}), text_below=frozenset({"partitions"}))
+    document = Document(path, TEXT, text_below=frozenset({"partitions"}))
     whole = checked(document, ClusterFields, _KNOWN, _MUST_BE)
     if _machine_count(whole) > MAX_MACHINES:
         raise document.error((), f"has more than {MAX_MACHINES} machines")
@@ -122,7 +130,9 @@ def _tree(document: Document, whole: ClusterFields, file_name: str) -> Switch:
             spot: tuple[Step, ...] = (*steps, "machines", index)
             for machine in _machine_names(document, group, f"{prefix}machine", len(children), spot):
                 claim("machines", machine, spot)
-                children.append(Machine(machine, group.gpus, group.gpu_type or ""))
+                children.append(
+                    Machine(machine, group.gpus, group.gpu_type or "", group.resources, frozenset(group.features))
+                )
                 uplinks_gbps.append(group.uplink_gbps or whole.link_gbps)
         key, noun = ("racks", "rack") if fields.racks else ("switches", "switch")
         for index, below in enumerate(fields.racks or fields.switches):

@@ -24,6 +24,8 @@ class _Like(NamedTuple):
     gpu_type: str
     uplink_gbps: float
     remark: str
+    resources: tuple[tuple[str, int], ...]
+    features: tuple[str, ...]
 
 
 def cluster_yaml(cluster: Cluster, header: Sequence[str] = (), remarks: Mapping[str, str] | None = None) -> str:
@@ -63,7 +65,8 @@ def _children(
     def like(machine: int) -> _Like:
         described = cluster.machines[machine]
         remark = remarks.get(described.name, "")
-        return _Like(described.gpus, described.gpu_type, cluster.uplink_gbps[machine], remark)
+        has = tuple(described.resources.items()), tuple(sorted(described.features))
+        return _Like(described.gpus, described.gpu_type, cluster.uplink_gbps[machine], remark, *has)
 
     if machines:
         yield f"{indent}machines:"
@@ -73,6 +76,11 @@ def _children(
             fields.append(f"gpu_type: {_text(shared.gpu_type)}")
         if shared.uplink_gbps != common_gbps:
             fields.append(f"uplink_gbps: {_number(shared.uplink_gbps)}")
+        if shared.resources:
+            amounts = ", ".join(f"{_text(name)}: {amount}" for name, amount in shared.resources)
+            fields.append(f"resources: {{{amounts}}}")
+        if shared.features:
+            fields.append(f"features: [{', '.join(map(_text, shared.features))}]")
         for name in _named([cluster.node_names[machine] for machine in group]):
             yield _remarked(f"{indent}  - {{{', '.join([name, *fields])}}}", shared.remark)
     if switches:

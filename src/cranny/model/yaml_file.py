@@ -86,7 +86,8 @@ class Document:
         kind, text = node.tag.removeprefix(_TAG), str(node.value)
         if kind == "null":
             return None
-        if steps and (steps[-1] in self._text_fields or steps[0] in self._text_below):
+        field = steps[-2] if len(steps) > 1 and isinstance(steps[-1], int) else steps[-1] if steps else None
+        if field in self._text_fields or (steps and steps[0] in self._text_below):
             return text
         if kind in {"str", "timestamp"}:
             plain = not node.style and kind == "str"

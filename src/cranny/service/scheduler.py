@@ -18,6 +18,7 @@ from cranny.core.engine import Engine
 from cranny.core.feasibility import Feasibility, never_fits
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster
+from cranny.model.cluster_values import cluster_digest
 from cranny.model.errors import CrannyError, InputError, PlacementError, unknown
 from cranny.model.event import Cancelled, MachineDrained, MachineRepaired
 from cranny.model.plan import Action, Aggregate, Move, Plan, Shift, Start, Stop
@@ -120,8 +121,8 @@ class Scheduler:
 
     def open(self, now_s: float, location: Location | None = None) -> None:
         """Log that the service was started; refuse the log of another cluster."""
-        digest = hashlib.sha256(repr((self.cluster.machines, self.cluster.parent)).encode()).hexdigest()
-        body: dict[str, Any] = {"mode": self.mode, "cluster": digest, "about": self.cluster.describe()}
+        digest, about = cluster_digest(self.cluster), self.cluster.describe()
+        body: dict[str, Any] = {"mode": self.mode, "cluster": digest, "about": about}
         if not self.records.seq:  # an id that keeps the job folders of several logs apart
             body["log"] = secrets.token_hex(6)
         if location is not None:

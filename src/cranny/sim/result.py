@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -10,7 +10,8 @@ import numpy as np
 import polars as pl
 
 from cranny.model.arrays import Floats
-from cranny.model.cluster import Cluster, Machine
+from cranny.model.cluster import Cluster
+from cranny.model.cluster_values import cluster_of_values, cluster_values
 from cranny.model.errors import InputError, at
 from cranny.network.phases.contention import Contention
 from cranny.network.phases.iteration_log import IterationInterval
@@ -59,16 +60,11 @@ class Result:
         folder.mkdir(parents=True, exist_ok=True)
         for name in (*FRAMES, *(["streams"] if self.streams.height else [])):
             getattr(self, name).write_parquet(folder / f"{name}.parquet")
-        cluster = self.cluster
         saved = {
             "settings": dict(self.settings),
             "summary": dict(self.summary),
             "contentions": [contention.to_dict() for contention in self.contentions],
-            "cluster": {
-                **{each.name: getattr(cluster, each.name) for each in fields(cluster)},
-                "machines": [astuple(machine) for machine in cluster.machines],
-                "uplink_gbps": cluster.uplink_gbps[:-1],  # the root's is infinite, which JSON has not
-            },
+            "cluster": cluster_values(self.cluster),
         }
         (folder / "result.json").write_text(json.dumps(saved, indent=1) + "\n", encoding="utf-8")
         return folder
@@ -81,16 +77,7 @@ class Result:
             saved = json.loads((folder / "result.json").read_text(encoding="utf-8"))
             names = (*FRAMES, *(["streams"] if (folder / "streams.parquet").exists() else []))
             frames = {name: pl.read_parquet(folder / f"{name}.parquet") for name in names}
-            known = saved["cluster"]
-            cluster = Cluster(
-                name=known["name"],
-                machines=tuple(Machine(*machine) for machine in known["machines"]),
-                uplink_gbps=(*known["uplink_gbps"], float("inf")),
-                spans=tuple((first, past) for first, past in known["spans"]),
-                **{name: tuple(known[name]) for name in ("parent", "node_names", "pat_gbps")},
-                # Results saved before version 0.3 have none.
-                partitions={name: tuple(own) for name, own in known.get("partitions", {}).items()},
-            )
+            cluster = cluster_of_values(saved["cluster"])
             contentions = tuple(Contention.from_dict(each) for each in saved.get("contentions", ()))
             # Results saved before version 0.2 have other words for skipped jobs.
             summary = {
