@@ -25,7 +25,7 @@ OVERDUE_S = 1.0  # from now, when a job is expected to end that has run for long
 
 
 @dataclass(frozen=True, slots=True)
-class Reservation:
+class ReservedStart:
     """When the first job of the queue can start at the latest, and the GPUs it could use that are left over."""
 
     start_s: float
@@ -38,7 +38,7 @@ class _Line:
 
     machines: int  # that any of them could use, as a set
     first_can_use: int
-    reserved: Reservation | None  # of its first job
+    reserved: ReservedStart | None  # of its first job
     tried: int = 0
 
 
@@ -96,7 +96,7 @@ def _passing(
     return Start(job, placement, waiting.attained_gpu_s)
 
 
-def reservation(job: Job, view: Snapshot, slowdown: Slowdown = isolated) -> Reservation | None:
+def reservation(job: Job, view: Snapshot, slowdown: Slowdown = isolated) -> ReservedStart | None:
     """Count the GPUs that come free as running jobs end, until there are enough; None if that is unknown.
 
     EASY counts GPUs only, not where they are, as batch schedulers do. GPUs that cannot run the job do not
@@ -113,11 +113,11 @@ def reservation(job: Job, view: Snapshot, slowdown: Slowdown = isolated) -> Rese
     for end_s, gpus in sorted(ends):
         free += gpus
         if gpus and free >= job.gpus:
-            return Reservation(max(end_s, view.now_s), free - job.gpus)
+            return ReservedStart(max(end_s, view.now_s), free - job.gpus)
     return None
 
 
-def _may_pass(waiting: Waiting, reserved: Reservation, view: Snapshot, gpus: int, slowdown: float) -> bool:
+def _may_pass(waiting: Waiting, reserved: ReservedStart, view: Snapshot, gpus: int, slowdown: float) -> bool:
     """Say whether a job on `gpus` GPUs that the first could use ends before that starts, or fits beside it."""
     end_s = view.now_s + remaining_s(waiting.job, waiting.attained_gpu_s, slowdown)
     return end_s <= reserved.start_s or gpus <= reserved.extra_gpus
