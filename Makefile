@@ -83,12 +83,13 @@ clean:
 	touch $@
 
 # The browser that pages are tested in, the database besides SQLite, gloo, whose messages a test compares with ours, and
-# the commands that make a network of emulated links; without them those tests say why they skip.
+# the commands that make a network of emulated links, and Slurm; without them those tests say why they skip.
 .venv/system.done: .venv/dev.done
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
-	  ! { command -v chromium && command -v g++ && command -v tc && command -v systemd-analyze && ls /usr/lib/postgresql/*/bin/initdb /usr/include/gloo/context.h; } >/dev/null 2>&1; then \
+	  ! { command -v chromium && command -v g++ && command -v tc && command -v systemd-analyze && command -v slurmctld && command -v slurmd && ls /usr/lib/postgresql/*/bin/initdb /usr/include/gloo/context.h; } >/dev/null 2>&1; then \
 	  apt-get update -qq && \
 	  DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
-	    chromium g++ iproute2 libgloo-dev postgresql systemd >/dev/null; \
+	    chromium g++ iproute2 libgloo-dev munge postgresql slurm-client slurm-wlm-basic-plugins slurmctld slurmd systemd \
+	    >/dev/null; \
 	fi
 	touch $@

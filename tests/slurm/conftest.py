@@ -1,0 +1,26 @@
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.slurm.real_slurm import RealSlurm, installed
+
+
+@pytest.fixture(scope="session")
+def slurm_process() -> Iterator[RealSlurm]:
+    """Return a Slurm with 8 nodes of 8 GPUs each, started once; a test that ends a node starts it again."""
+    if not installed() and "CI" not in os.environ:
+        pytest.skip("needs root, and the packages slurmctld, slurmd, slurm-client and munge")
+    made = RealSlurm()
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture
+def slurm(slurm_process: RealSlurm) -> Iterator[RealSlurm]:
+    """Return that Slurm without jobs, and with all its nodes idle."""
+    yield slurm_process
+    slurm_process.cancel_all()
