@@ -208,7 +208,17 @@ class RealSlurm:
 
     def _daemon(self, name: str, *argv: str) -> None:
         log = (self.folder / "log" / f"{name}.out").open("ab")
-        named = ("setpriv", "--pdeathsig=KILL", "unshare", "--uts", "sh", "-c", 'hostname localhost && exec "$@"', "sh", *argv)
+        named = (
+            "setpriv",
+            "--pdeathsig=KILL",
+            "unshare",
+            "--uts",
+            "sh",
+            "-c",
+            'hostname localhost && exec "$@"',
+            "sh",
+            *argv,
+        )
         with log:
             self._started[name] = subprocess.Popen(
                 named,

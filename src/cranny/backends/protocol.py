@@ -48,6 +48,9 @@ class Launch:
     launched_s: float | None = None  # when an earlier service launched it; None if it is new
     user: str = ""  # whose job it is
     limits: ResourceLimits = NO_LIMITS  # that the job sets itself
+    external: str = ""  # what the manager of the cluster calls the job, if it was submitted there
+    machines: tuple[str, ...] = ()  # names of the machines of the ranks, for a manager that knows no indices
+    note: str = ""  # why the ranks are there, for people who look at the job in the manager
 
 
 class JobChannel(NamedTuple):
