@@ -66,8 +66,10 @@ class Scenario:
     `trace` is a trace, or jobs in the order of their submission; an iterator serves one run. `policy` is a name,
     with `options` for its constructor, or an object; `network` is a name, or a model. `order` is the queue order
     (that of the policy's paper if None), and `collective` is for jobs that name none. `profiles` are the models
-    that the trace may name. `machine_events` are (seconds, event) pairs of failures, drains and repairs; a job
-    that a failure stops goes on from its last checkpoint, one every `checkpoint_s`. With a `period_s` the policy
+    that the trace may name. `machine_events` are (seconds, event) pairs of failures, drains and repairs, and of
+    machines that join and leave: the cluster has all that are ever there, and one that joins before anything else
+    happens to it is not there before. A job that a failure stops goes on from its last checkpoint, one every
+    `checkpoint_s`. With a `period_s` the policy
     decides once in a period about all jobs that came since, and not at every event; a policy of rounds has its
     own period. Types of GPU that jobs of a trace ask for are matched without case and by alias; one that the
     cluster does not have is an error, or skips its jobs with `skip_unknown_types`. With `limits` policies know of

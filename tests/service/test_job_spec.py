@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cranny.core.constraints import Constraints
-from cranny.model.cluster import Cluster
+from cranny.model.cluster import Cluster, Machine, Switch, mask_of
 from cranny.model.errors import InputError
 from cranny.service.job_spec import parse, read
 from cranny.service.redact import redact, redact_spec, secrets_of
@@ -117,7 +117,7 @@ def test_what_policies_could_not_use_is_refused(change: dict[str, Any], problem:
 def test_a_machine_to_exclude_must_exist() -> None:
     spec = parse({**GOOD, "constraints": {"exclude": ["rack0-machine0", "rack0-machine9"]}})
     with pytest.raises(InputError, match=r"constraints.exclude\[1\]: unknown machine 'rack0-machine9'"):
-        spec.constraints_on(Cluster.fat_tree(1, 2, 4))
+        spec.check_constraints(Cluster.fat_tree(1, 2, 4))
 
 
 def test_a_job_is_spread_over_racks_that_there_are() -> None:
@@ -125,9 +125,9 @@ def test_a_job_is_spread_over_racks_that_there_are() -> None:
     spread = {**GOOD, "gpus": 4, "constraints": {"spread": 3}}
     assert parse(spread).constraints_on(cluster) == Constraints(spread=3)
     with pytest.raises(InputError, match=r"constraints\.spread: 3 racks, but the job has 2 GPUs"):
-        parse({**spread, "gpus": 2}).constraints_on(cluster)
+        parse({**spread, "gpus": 2}).check_constraints(cluster)
     with pytest.raises(InputError, match=r"constraints\.spread: 3 racks, but the cluster has 2 racks"):
-        parse(spread).constraints_on(Cluster.fat_tree(2, 2, 4))
+        parse(spread).check_constraints(Cluster.fat_tree(2, 2, 4))
 
 
 def test_a_job_is_as_its_file_says() -> None:
@@ -238,3 +238,31 @@ def test_any_file_is_a_job_or_refused_in_one_line(fields: dict[str, Any]) -> Non
     except InputError as error:
         assert str(error)  # noqa: PT017 - refused is fine
         assert "\n" not in str(error)  # noqa: PT017
+
+
+def test_resources_and_shapes_are_checked_against_the_cluster() -> None:
+    machines = (
+        Machine("a", 4, "t4", {"cpus": 8}, frozenset({"ib"})),
+        Machine("b", 4, "t4", {"cpus": 8}),
+    )
+    cluster = Cluster.of(Switch("rack", machines, (100.0, 100.0)), {"main": ["a"]})
+
+    def refused(**fields: Any) -> str:
+        with pytest.raises(InputError) as caught:
+            parse({"command": ["true"], "gpus": 4, **fields}).check_constraints(cluster)
+        return str(caught.value)
+
+    spec = parse({"command": ["true"], "gpus": 2, "resources": {"cpus": 2}, "constraints": {"features": ["ib"]}})
+    spec.check_constraints(cluster)
+    assert spec.constraints_on(cluster) == Constraints(mask_of([1]))
+    assert spec.job("a", "ann", 0.0).resources == {"cpus": 2}
+    assert refused(resources={"ssd": 1}) == "resources.ssd: no machine of the cluster has any"
+    assert refused(resources={"cpus": 0}) == "resources.cpus: must be a whole number from 1 up, not 0"
+    assert refused(constraints={"features": ["nvlink"]}) == (
+        "constraints.features: no machine has nvlink; there are ib"
+    )
+    assert refused(constraints={"partition": "man"}) == (
+        "constraints.partition: unknown partition 'man'; did you mean 'main'?"
+    )
+    assert refused(constraints={"per_machine": 3}) == "constraints.per_machine: 3 of 4 GPUs: it is no part"
+    assert refused(constraints={"per_machine": 2, "spread": 2}).startswith("constraints.per_machine: a job cannot")

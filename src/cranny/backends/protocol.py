@@ -48,9 +48,18 @@ class Launch:
     launched_s: float | None = None  # when an earlier service launched it; None if it is new
     user: str = ""  # whose job it is
     limits: ResourceLimits = NO_LIMITS  # that the job sets itself
-    external: str = ""  # what the manager of the cluster calls the job, if it was submitted there
-    machines: tuple[str, ...] = ()  # names of the machines of the ranks, for a manager that knows no indices
+    external: str = (
+        ""  # what the manager of the cluster calls the job, if it came from there or was launched before
+    )
+    # The name of the machine of each rank: numbers are those of the service's cluster, which may have changed.
+    machines: tuple[str, ...] = ()
     note: str = ""  # why the ranks are there, for people who look at the job in the manager
+
+    @property
+    def slots(self) -> frozenset[tuple[object, int]]:
+        """The GPU slots that it takes: the machine, by its name if that is known, and the GPU on it."""
+        where: Sequence[object] = self.machines or [rank.machine for rank in self.ranks]
+        return frozenset((machine, rank.gpu) for machine, rank in zip(where, self.ranks, strict=True))
 
 
 class JobChannel(NamedTuple):
@@ -133,6 +142,24 @@ class LeavesProcesses(Protocol):
 
     def left(self) -> Mapping[str, Sequence[str]]:
         """Return the processes that keep the GPUs of a job held, as of the last poll, by job."""
+        ...
+
+
+@runtime_checkable
+class NamesJobs(Protocol):
+    """A backend whose manager has ids of its own for jobs."""
+
+    def external_id(self, job_id: str) -> str:
+        """Return what the manager calls a job that was launched; empty if that is not known."""
+        ...
+
+
+@runtime_checkable
+class ShowsReasons(Protocol):
+    """A source that can show users of the manager why their jobs wait, and where they were placed and why."""
+
+    def show(self, reasons: Mapping[str, str]) -> None:
+        """Show reasons in one line each, by the manager's ids of jobs; called by the thread that reads."""
         ...
 
 

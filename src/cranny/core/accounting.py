@@ -3,10 +3,12 @@
 Only `ClusterState` writes to its accounting. A snapshot reads it, or writes to a copy of its own for a what-if.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from cranny.core.traffic import SILENT, Communication, communication
 from cranny.model.cluster import Cluster
+from cranny.model.cluster_change import Renumbering
 from cranny.model.errors import PlacementError
 from cranny.model.job import Job
 from cranny.model.placement import Placement
@@ -68,12 +70,17 @@ class Accounting:
         self.idle_units = 0  # GPUs without a rank on used machines, in units of a machine
         self.cross_bytes = 0.0  # of one iteration of every running job
         self.crossing_jobs = 0
+        self.resources: dict[str, list[int]] = {}  # name -> what is left of it on each machine
+        for name in {name: None for machine in cluster.machines for name in machine.resources}:
+            self.resources[name] = [machine.resources.get(name, 0) for machine in cluster.machines]
 
     def copy(self) -> "Accounting":
         """Copy everything that is ever written to."""
         new = object.__new__(Accounting)
         for name, value in vars(self).items():
             setattr(new, name, value.copy() if name in _WRITTEN else value)
+        if self.resources:
+            new.resources = {name: left.copy() for name, left in self.resources.items()}
         return new
 
     def is_up(self, machine: int) -> bool:
@@ -116,6 +123,8 @@ class Accounting:
         if taken is not None:
             for machine, gpus in held.items():
                 taken[machine] = taken.get(machine, self.slots[machine]) & ~gpus
+        elif job.resources is not None:
+            self.check_resources([(None, job, machines)])
         server = placement.server
         if server is None and len(held) == 1:
             cost = SILENT
@@ -147,6 +156,19 @@ class Accounting:
             cost = communication(self.cluster, job, where.machines, where.server, where.aggregate)
         stretch = 1.0 if resized is None else job.profile.iteration_ms / resized.profile.iteration_ms
         return running._replace(job=job, communication=cost, resized=resized, stretch=stretch)
+
+    def renumbered(self, running: Running, numbers: Renumbering) -> Running:
+        """Return a job that runs on a cluster before this one as it runs here, on the same GPUs."""
+        where, job = numbers.placement(running.placement), running.job
+        held = {numbers.machine(machine): gpus for machine, gpus in running.held.items()}
+        for machine, gpus in held.items():
+            if gpus & ~self._full[machine]:
+                name = self.cluster.machines[machine].name
+                raise PlacementError(f"job {job.id!r} holds GPUs that {name} no longer has")
+        cost = running.communication
+        if cost is not SILENT:
+            cost = communication(self.cluster, job, where.machines, where.server, where.aggregate)
+        return running._replace(placement=where, held=held, communication=cost)
 
     def _as_placed(self, job: Job, machines: tuple[int, ...]) -> Job:
         """Return a job as it trains on these machines, with their number of workers and their speed."""
@@ -221,6 +243,39 @@ class Accounting:
         if not 0 <= machine < len(self.slots):
             raise PlacementError(f"there is no machine {machine}; the last is {len(self.slots) - 1}")
 
+    def check_resources(self, changes: "Iterable[tuple[Running | None, Job | None, tuple[int, ...]]]") -> None:
+        """Raise if jobs that start together need more resources of a machine than are left, and others leave."""
+        needed: dict[tuple[str, int], int] = {}
+        taken: list[tuple[Job, str, int]] = []
+        for before, job, machines in changes:
+            if before is not None:
+                for name, machine, amount in _resources(before.job, before.placement.machines):
+                    needed[name, machine] = needed.get((name, machine), 0) - amount
+            if job is not None:
+                for name, machine, amount in _resources(job, machines):
+                    needed[name, machine] = needed.get((name, machine), 0) + amount
+                    taken.append((job, name, machine))
+        for job, name, machine in taken:
+            need, left = needed[name, machine], self.resources[name][machine] if name in self.resources else 0
+            if need > left:
+                where = self.cluster.machines[machine].name
+                raise PlacementError(f"job {job.id!r} needs {need} {name} of {where}, {left} are left")
+
+    def take_resources(self, job: Job, machines: tuple[int, ...], sign: int) -> None:
+        """Take what a job needs on machines beside GPUs (sign 1), or give it back (sign -1)."""
+        for name, machine, amount in _resources(job, machines):
+            if name in self.resources:
+                self.resources[name][machine] -= sign * amount
+
+    def withhold(self, machine: int, count: int) -> None:
+        """Let so many of the free GPUs of a machine not be free, the highest; only in the copy of a view."""
+        free, bit = self.free[machine], 1 << machine
+        (self.idle if self.is_idle(machine) else self.in_use)[free] ^= bit
+        self.free[machine] = left = free - count
+        self.in_use[left] ^= bit
+        for _ in range(count):
+            self.slots[machine] ^= 1 << self.slots[machine].bit_length() - 1
+
     def apply(self, running: Running, sign: int) -> None:
         """Add a running job to all totals (sign 1), or remove it (sign -1)."""
         if sign > 0:
@@ -253,6 +308,8 @@ class Accounting:
             self.idle_units += sign * sum(self._share[machine] for machine in running.placement.spare)
         if running.communication.link_gbps:
             self.apply_links(running.communication, sign)
+        if running.job.resources is not None:
+            self.take_resources(running.job, running.placement.machines, sign)
 
     def apply_links(self, cost: Communication, sign: int) -> None:
         """Add what a job sends over links to the totals (sign 1), or remove it (sign -1)."""
@@ -275,6 +332,13 @@ class Accounting:
         groups[free] ^= 1 << machine
         self.free[machine] = free if up else 0
         self.down ^= 1 << machine
+
+
+def _resources(job: Job, machines: tuple[int, ...]) -> Iterable[tuple[str, int, int]]:
+    """Yield what a job needs on machines beside GPUs: the resource, the machine and the amount."""
+    for name, amount in (job.resources or {}).items():
+        for machine in dict.fromkeys(machines):
+            yield name, machine, amount * machines.count(machine)
 
 
 _WRITTEN = frozenset({"free", "idle", "in_use", "link_use_gbps", "link_users", "running", "slots"})

@@ -1,4 +1,6 @@
-"""Constraints on where a job runs: excluded machines, one rack, or several racks.
+"""Constraints on where a job runs: excluded machines, one rack, or several racks, and how many GPUs of a machine.
+
+Machines that lack a feature or are reserved for others are excluded like those that a job names.
 
 A parameter server belongs to its job: excluded machines and the one rack are for its server too.
 """
@@ -17,11 +19,13 @@ class Constraints(NamedTuple):
     excluded: int = 0  # machines that it must not use, as a set
     same_rack: SameRack | None = None
     spread: int = 1  # racks that it is spread over, at least, with no more than its share of GPUs in any of them
+    per_machine: int | None = None  # GPUs that it has on each of its machines, neither more nor fewer
 
     @property
     def required(self) -> bool:
         """Whether the job may not run just anywhere; a preference alone forbids nothing."""
-        return self.excluded != 0 or self.same_rack == "required" or self.spread > 1
+        forbids = self.excluded != 0 or self.same_rack == "required" or self.spread > 1
+        return forbids or self.per_machine is not None
 
     def allowed(self, cluster: Cluster) -> int:
         """Return the machines that the job may use, as a set."""

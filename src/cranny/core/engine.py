@@ -16,7 +16,15 @@ from cranny.core.queue import QueuePolicy
 from cranny.core.snapshot import Waiting
 from cranny.core.state import ClusterState
 from cranny.model.errors import InputError
-from cranny.model.event import Cancelled, Event, Finished, MachineDrained, MachineFailed, Submitted
+from cranny.model.event import (
+    Cancelled,
+    Event,
+    Finished,
+    MachineDrained,
+    MachineFailed,
+    MachineLeft,
+    Submitted,
+)
 from cranny.model.job import Job
 from cranny.model.plan import Action, Start, Stop
 from cranny.model.validate import not_negative
@@ -126,7 +134,7 @@ class Engine:
                 self.state.release(event.job_id)
                 return (Stop(event.job_id, "cancelled"),)
             self.queue.take(event.job_id)
-        elif isinstance(event, MachineFailed):
+        elif isinstance(event, MachineFailed | MachineLeft):
             if self._resting is not None and self._at_rest:
                 self._resting.follow(
                     self.state.snapshot(now_s)
@@ -134,7 +142,8 @@ class Engine:
             lost = self.state.fail(event.machine)
             for running in lost:
                 self._requeue(running, now_s)
-            return [Stop(each.job.id, f"machine {event.machine} failed", sudden=True) for each in lost]
+            what = "failed" if isinstance(event, MachineFailed) else "left the cluster"
+            return [Stop(each.job.id, f"machine {event.machine} {what}", sudden=True) for each in lost]
         elif isinstance(event, MachineDrained):
             self.state.drain(event.machine)
         else:

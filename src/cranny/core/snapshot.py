@@ -8,13 +8,14 @@ import numpy as np
 from cranny.core.accounting import Accounting, Running
 from cranny.core.change_log import Change, ChangeLog, ChangePoint
 from cranny.core.explanation import DefaultRationale
-from cranny.core.machine_set import FreeMachines, within
+from cranny.core.machine_set import FreeMachines, members, within
 from cranny.model.arrays import Flags, Floats, Ints
 from cranny.model.errors import PlacementError
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 
 ALL = -1  # machines, as a set
+MOST_WORKERS = 1 << 62  # of a job on a machine, if resources beside GPUs do not limit them
 
 
 class Waiting(NamedTuple):
@@ -263,9 +264,28 @@ class Snapshot:
     def only(self, machines: int) -> "Snapshot":
         """Return the view in which no machines but those of a set take jobs."""
         accounting = self._accounting.copy()
-        for machine in range(len(self.cluster.machines)):
-            if not machines >> machine & 1:
-                accounting.set_up(machine, up=False)
+        every = (1 << len(self.cluster.machines)) - 1
+        for machine in members(every & ~machines & ~accounting.down):
+            accounting.set_up(machine, up=False)
+        return Snapshot(accounting, self.version, self.now_s, self.waiting)
+
+    def room_for(self, job: Job) -> Ints:
+        """Return how many workers of a job each machine has resources for beside GPUs, (machines,)."""
+        room = np.full(len(self.cluster.machines), MOST_WORKERS, np.int64)
+        for name, amount in (job.resources or {}).items():
+            left = self._accounting.resources.get(name)
+            room = np.minimum(room, 0 if left is None else np.maximum(np.array(left, np.int64), 0) // amount)
+        return room
+
+    def at_most(self, gpus: Ints) -> "Snapshot":
+        """Return the view in which machines have at most so many free GPUs, (machines,); itself if they do."""
+        more = np.array(self._accounting.free, np.int64) - gpus
+        surplus = np.flatnonzero(more > 0)
+        if not surplus.size:
+            return self
+        accounting = self._accounting.copy()
+        for machine in surplus.tolist():
+            accounting.withhold(machine, int(more[machine]))
         return Snapshot(accounting, self.version, self.now_s, self.waiting)
 
     def after(self, placement: Placement, job: Job | None = None) -> "Snapshot":

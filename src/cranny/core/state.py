@@ -10,6 +10,7 @@ from cranny.core.change_log import ChangeLog
 from cranny.core.snapshot import Lease, Snapshot, Waiting
 from cranny.model.arrays import Ints
 from cranny.model.cluster import Cluster
+from cranny.model.cluster_change import Renumbering
 from cranny.model.errors import PlacementError, StalePlanError
 from cranny.model.job import Job
 from cranny.model.placement import Placement
@@ -112,6 +113,21 @@ class ClusterState:
         """Return an independent state with the same contents."""
         new = ClusterState(self.cluster)
         new.version, new._accounting, new._failed = self.version, self._accounting.copy(), self._failed.copy()
+        return new
+
+    def on(self, cluster: Cluster) -> "ClusterState":
+        """Return a state with the same jobs on a cluster that has followed this one, with machines by their names.
+
+        Raises if GPUs of a job are no longer there.
+        """
+        numbers = Renumbering(self.cluster, cluster)
+        new = ClusterState(cluster)
+        new.version = self.version + 1
+        for machine, number in numbers.machines.items():
+            new._accounting.set_up(number, up=self.is_up(machine))
+        new._failed = {numbers.machines[each] for each in self._failed if each in numbers.machines}
+        for running in self._accounting.running.values():
+            new._accounting.apply(new._accounting.renumbered(running, numbers), 1)
         return new
 
     # -- writing ---------------------------------------------------------------------------------------
@@ -229,4 +245,8 @@ class ClusterState:
                     after = moved._replace(shift_s=old.shift_s)
             jobs[action.job_id] = after
             changes.append((old, after))
+        if any(new is not None and new.job.resources is not None for _, new in changes):
+            self._accounting.check_resources(
+                (old, None, ()) if new is None else (old, new.job, new.placement.machines) for old, new in changes
+            )
         return changes

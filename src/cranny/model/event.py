@@ -47,4 +47,27 @@ class MachineRepaired:
     machine: int
 
 
-Event = Submitted | Finished | Cancelled | MachineFailed | MachineDrained | MachineRepaired
+@dataclass(frozen=True, slots=True)
+class MachineJoined:
+    """A machine comes to the cluster, which lists it from the beginning, or returns after it left."""
+
+    machine: int
+
+
+@dataclass(frozen=True, slots=True)
+class MachineLeft:
+    """A machine leaves the cluster; its jobs stop."""
+
+    machine: int
+
+
+Event = (
+    Submitted
+    | Finished
+    | Cancelled
+    | MachineFailed
+    | MachineDrained
+    | MachineRepaired
+    | MachineJoined
+    | MachineLeft
+)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from cranny.model.collective import COLLECTIVES, DEFAULT_COLLECTIVE, PLACED
 from cranny.model.errors import InputError, unknown
 from cranny.model.profile import ModelProfile, library
+from cranny.model.topology_spec import checked_resources
 from cranny.model.validate import MAX_GPUS, between, positive, seconds, whole
 
 __all__ = ["MAX_GPUS", "Job", "seconds", "whole"]  # code that makes jobs checks numbers in the same way
@@ -30,6 +31,8 @@ class Job:
     `deadline_s`, a time like `submit_s`; policies that know no deadlines ignore it. With `limit_s` policies know
     this in place of the duration, as a scheduler knows only what its users ask for; a replay runs the job for its
     duration all the same.
+
+    Each worker needs `resources` beside its GPU, countable ones of its machine such as "cpus" and "memory_mb".
 
     `duration_s` is the running time when all workers share one machine; the placement's communication comes
     on top. `model` is a name of the library, or a `ModelProfile`, whose name it then becomes. Ranks are
@@ -57,8 +60,9 @@ class Job:
     limit_s: float | None = None
     deadline_s: float | None = None
     profile: ModelProfile = field(default=_BY_NAME, repr=False, hash=False)
+    resources: Mapping[str, int] | None = field(default=None, hash=False)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self) -> None:  # noqa: C901 - one check a field
         # Traces hold millions of jobs: values of the right type and range pass with one comparison each.
         if type(self.id) is not str or not self.id:
             raise InputError(f"a job's id must be a non-empty string, not {self.id!r}")
@@ -80,6 +84,8 @@ class Job:
         if self.speeds is not None:
             for gpu_type, speed in self.speeds.items():
                 positive(speed, f"job {self.id!r}: speeds: {gpu_type}")
+        if self.resources is not None:
+            _put(self, "resources", checked_resources(self.resources, f"job {self.id!r}", least=1) or None)
         if self.restart_s:
             _put(self, "restart_s", seconds(self.restart_s, f"job {self.id!r}: restart_s"))
         if self.partition is not None or self.priority or self.limit_s is not None or self.deadline_s is not None:
@@ -126,6 +132,7 @@ class Job:
         _put(job, "limit_s", limit_s)
         _put(job, "deadline_s", None)
         _put(job, "profile", profile)
+        _put(job, "resources", None)
         return job
 
     def _check_range(self) -> None:

@@ -318,8 +318,15 @@ class Suggestions:
             without["constraints.same_rack"] = replace(record, constraints=constraints._replace(same_rack=None))
         if constraints is not None and constraints.spread > 1:
             without["constraints.spread"] = replace(record, constraints=constraints._replace(spread=1))
+        if constraints is not None and constraints.per_machine is not None:
+            without["constraints.per_machine"] = replace(
+                record, constraints=constraints._replace(per_machine=None)
+            )
+        if record.job.resources is not None:
+            without["resources"] = replace(record, job=replace(record.job, resources=None))
         if constraints is not None and constraints.excluded:
-            without["constraints.exclude"] = replace(record, constraints=constraints._replace(excluded=0))
+            by = "exclude" if record.spec.constraints.exclude else "features"
+            without[f"constraints.{by}"] = replace(record, constraints=constraints._replace(excluded=0))
         if record.job.gpu_type is not None:
             without["constraints.gpu_type"] = replace(record, job=replace(record.job, gpu_type=None))
         binding = [name for name, other in without.items() if self._starts(record=other)]

@@ -1,7 +1,6 @@
 """What a user writes about a job: the fields of a job file, checked."""
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -14,19 +13,26 @@ from cranny.model.collective import DEFAULT_COLLECTIVE
 from cranny.model.errors import InputError, unknown
 from cranny.model.job import RESTART_S, Job
 from cranny.model.profile import ModelProfile, library
+from cranny.model.topology_spec import MAX_GPUS_PER_MACHINE, MAX_RESOURCE
 from cranny.model.validate import MAX_GPUS, counted
-from cranny.model.yaml_file import MAX_NAME, Document, Fields, Name, Positive, Step, checked, dotted, shown
+from cranny.model.yaml_file import Document, Fields, Name, Positive, checked, shown
+from cranny.service.job_spec_errors import (
+    MAX_BATCH,
+    MAX_PRIORITY,
+    MAX_PROCESSES,
+    MAX_RETRIES,
+    WORDS,
+    field_errors,
+    way_to,
+)
 
 MAX_ARGUMENTS = 1_000
 MAX_ARGUMENT = 32_768  # characters of an argument or of a value in the environment
 MAX_VARIABLES = 200
 MAX_EXCLUDED = 10_000
-MAX_RETRIES = 100
-MAX_PROCESSES = 4_194_304  # that Linux can have at all
+MAX_FEATURES = 100
 MAX_SECONDS = 10 * 365 * 86_400.0
-MAX_PRIORITY = 1_000
 MAX_TYPES = 100  # of GPUs
-MAX_BATCH = 10**9  # samples of a rank
 MAX_BUCKETS, MAX_BUCKET_BYTES = 1_000, 10**15  # of gradients
 GRACE_S = 60.0  # that a job has to save in, if it does not say
 SHELL = "/bin/sh"
@@ -50,6 +56,7 @@ Bucket = Annotated[
     Field(strict=False),  # files have lists, no tuples
 ]
 Speeds = Annotated[dict[Name, Positive], Field(min_length=1, max_length=MAX_TYPES)]
+Resources = Annotated[dict[Name, Annotated[int, Field(ge=1, le=MAX_RESOURCE)]], Field(max_length=MAX_FEATURES)]
 Variables = Annotated[dict[str, Text], Field(max_length=MAX_VARIABLES)]
 
 
@@ -80,6 +87,17 @@ class ConstraintFields(Fields):
     spread: Annotated[int, Field(ge=2, le=MAX_GPUS)] | None = None
     exclude: Annotated[list[Name], Field(max_length=MAX_EXCLUDED)] = Field(default_factory=list)
     gpu_type: Name | None = None
+    features: Annotated[list[Name], Field(max_length=MAX_FEATURES)] = Field(default_factory=list)
+    partition: Name | None = None
+    reservation: Name | None = None
+    per_machine: Annotated[int, Field(ge=1, le=MAX_GPUS_PER_MACHINE)] | None = None
+
+    @field_validator("per_machine")
+    @classmethod
+    def _not_spread(cls, per_machine: int | None, info: ValidationInfo) -> int | None:
+        if per_machine is not None and info.data.get("spread") is not None:
+            raise ValueError("a job cannot be spread over racks and have per_machine: give one of them")
+        return per_machine
 
     @field_validator("spread")
     @classmethod
@@ -115,6 +133,7 @@ class JobSpec(Fields):
     time_limit_s: Seconds | None = None
     memory_gb: Positive | None = None
     processes: Annotated[int, Field(ge=1, le=MAX_PROCESSES)] | None = None
+    resources: Resources = Field(default_factory=dict)
     cpus: Positive | None = None
     max_retries: Annotated[int, Field(ge=0, le=MAX_RETRIES)] = 0
     movable: bool = False
@@ -162,6 +181,10 @@ class JobSpec(Fields):
             )
         if not self.command or (isinstance(self.command, list) and not self.command[0]):
             raise ValueError("command is empty")
+        each = self.constraints.per_machine
+        if each is not None and (self.gpus % each or self.least_gpus or self.most_gpus):
+            why = "a job with least_gpus or most_gpus may have others" if not self.gpus % each else "it is no part"
+            raise ValueError(f"constraints.per_machine: {each} of {counted(self.gpus, 'GPU')}: {why}")
         if self.model is not None and self.profile is not None:
             raise ValueError("give `model` or `profile`, not both")
         going_on = {"movable": self.movable, "restart_s": self.restart_s, "most_gpus": self.most_gpus}
@@ -231,6 +254,8 @@ class JobSpec(Fields):
             pp=self.pp,
             tenant=self.queue or user,
             gpu_type=self.constraints.gpu_type,
+            partition=self.constraints.partition,
+            resources=self.resources or None,
             least_gpus=self.least_gpus,
             most_gpus=self.most_gpus,
             speeds=self.speeds,
@@ -239,18 +264,48 @@ class JobSpec(Fields):
             deadline_s=None if self.deadline_s is None else submit_s + self.deadline_s,
         )
 
+    @property
+    def constrained(self) -> bool:
+        """Whether the job may not run just anywhere, partitions and types of GPU aside."""
+        wanted = self.constraints
+        forbids = wanted.exclude or wanted.same_rack or wanted.spread or wanted.features or wanted.per_machine
+        return bool(forbids or wanted.reservation or self.resources)
+
     def constraints_on(self, cluster: Cluster) -> Constraints | None:
-        """Return the constraints of the job on a cluster; None if it has none."""
-        constraints = self.constraints
-        if not constraints.exclude and constraints.same_rack is None and constraints.spread is None:
+        """Return the constraints of the job on a cluster; None if it has none.
+
+        Machines that it names and that are not there are not excluded.
+        """
+        if not self.constrained:
             return None
+        wanted, lacking, features = self.constraints, set(self.constraints.exclude), set(self.constraints.features)
+        excluded = mask_of(
+            number
+            for number, machine in enumerate(cluster.machines)
+            if machine.name in lacking or not features <= machine.features
+        )
+        return Constraints(excluded, wanted.same_rack, wanted.spread or 1, wanted.per_machine)
+
+    def check_constraints(self, cluster: Cluster) -> None:
+        """Refuse constraints that name what the cluster does not have."""
+        wanted = self.constraints
         self._check_spread(cluster)
-        index = {machine.name: number for number, machine in enumerate(cluster.machines)}
-        for number, name in enumerate(constraints.exclude):
+        index = {machine.name for machine in cluster.machines} if wanted.exclude else ()
+        for number, name in enumerate(wanted.exclude):
             if name not in index:
                 raise InputError(f"constraints.exclude[{number}]: {unknown('machine', name, index)}")
-        excluded = mask_of(index[name] for name in constraints.exclude)
-        return Constraints(excluded, constraints.same_rack, constraints.spread or 1)
+        features = set(wanted.features)
+        if features and not any(features <= machine.features for machine in cluster.machines):
+            known = sorted({feature for machine in cluster.machines for feature in machine.features})
+            has = f"; there are {', '.join(known)}" if known else ""
+            raise InputError(f"constraints.features: no machine has {' and '.join(sorted(features))}{has}")
+        if wanted.partition is not None and wanted.partition not in cluster.partitions:
+            raise InputError(
+                f"constraints.partition: {unknown('partition', wanted.partition, cluster.partitions)}"
+            )
+        for name in self.resources:
+            if not any(machine.resources.get(name) for machine in cluster.machines):
+                raise InputError(f"resources.{name}: no machine of the cluster has any")
 
     def _check_spread(self, cluster: Cluster) -> None:
         """Refuse a job that is to be spread over more racks than it has GPUs, or the cluster has racks."""
@@ -259,117 +314,6 @@ class JobSpec(Fields):
             raise InputError(f"constraints.spread: {spread} racks, but the job has {counted(self.gpus, 'GPU')}")
         if spread > racks:
             raise InputError(f"constraints.spread: {spread} racks, but the cluster has {counted(racks, 'rack')}")
-
-
-_WORDS = {
-    "command": "a list of arguments",
-    "gpus": f"a whole number from 1 to {MAX_GPUS}",
-    **dict.fromkeys(("tp", "pp", "least_gpus", "most_gpus"), "a whole number from 1 up"),
-    **dict.fromkeys(("name", "queue", "gpu_type", "user"), f"printable text of 1 to {MAX_NAME} characters"),
-    "model": "the name of a model",
-    "batch": f"a whole number from 1 to {MAX_BATCH}",
-    "gradient_buckets": "a list of pairs, ms and bytes",
-    "gradient_buckets[]": "a pair of ms and bytes",
-    "collective": "the name of a collective",
-    "priority": f"a whole number from {-MAX_PRIORITY} to {MAX_PRIORITY}",
-    **dict.fromkeys(("memory_gb", "cpus"), "a positive number"),
-    "processes": f"a whole number from 1 to {MAX_PROCESSES}",
-    "max_retries": f"a whole number from 0 to {MAX_RETRIES}",
-    **dict.fromkeys(("shell", "torchrun", "movable"), "true or false"),
-    "checkpoint": "`none`, or a mapping with signal and grace_s",
-    "signal": "SIGTERM, SIGUSR1 or SIGUSR2",
-    "speeds": "a mapping of GPU types to numbers",
-    "speeds[]": "a positive number",
-    "same_rack": "`required` or `preferred`",
-    "spread": "a whole number of racks from 2 up",
-    "exclude": "a list of machine names",
-    **dict.fromkeys(("env", "secrets"), "a mapping of names to text"),
-    "cwd": "an absolute path",
-    **dict.fromkeys(("constraints", "profile"), "a mapping of fields"),
-    "order": "the name of a queue order",
-    "exclude[]": "the name of a machine",
-    "machines[]": "the name of a machine, or its index",
-    "options[]": "true or false, a number, or text",
-}
-# What pydantic calls the kinds of values, for fields that have no words of their own.
-_KINDS = {
-    "int": "a whole number",
-    "float": "a number",
-    "finite": "a number",
-    "bool": "true or false",
-    "list": "a list",
-    "dict": "a mapping of fields",
-    "model": "a mapping of fields",
-}
-_FREE = frozenset(
-    {"env", "secrets", "options", "speeds"}
-)  # below these, names are the user's, whatever fields are called
-_BOUNDS = {
-    "greater_than": ("gt", "more than {}{}"),
-    "greater_than_equal": ("ge", "{}{} or more"),
-    "less_than": ("lt", "less than {}{}"),
-    "less_than_equal": ("le", "at most {}{}"),
-}
-
-
-def field_errors(errors: Sequence[Any]) -> list[dict[str, str]]:
-    """Say what is wrong with each field, with the way to it."""
-    found = []
-    for each in errors:
-        steps = _way(each["loc"])
-        if each["type"] == "missing":
-            problem = "is missing"
-        elif each["type"] == "extra_forbidden":
-            problem = "is not a known field"
-        elif each["type"] == "value_error" and str(each["ctx"]["error"]):
-            problem = str(each["ctx"]["error"])
-        elif each["type"] in {"too_long", "string_too_long"}:
-            parts = "entries" if each["type"] == "too_long" else "characters"
-            problem = f"is longer than {each['ctx']['max_length']} {parts}"
-        else:
-            value = each["input"]
-            written = str(value).lower() if isinstance(value, bool) else shown(value)  # as in a job file
-            problem = f"must be {_wanted(steps, each)}, not {written}"
-            if each["type"] == "string_type" and isinstance(value, bool | int | float):
-                problem += ": put it in quotes"
-        found.append({"field": dotted(steps), "problem": problem})
-    return found
-
-
-def _way(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Leave out of the way to a field how pydantic calls the forms it may have, and where it came from."""
-    if steps[:1] == ("body",):
-        steps = steps[1:]
-    if steps[:1] in {("command",), ("machines",)}:
-        return (*steps[:1], *(step for step in steps[1:] if isinstance(step, int)))
-    if steps[:1] == ("checkpoint",):
-        return (*steps[:1], *steps[2:])
-    most = {"options": 2, "status": 1}
-    return steps[: most.get(str(steps[0]))] if steps else steps
-
-
-def _wanted(steps: tuple[Step, ...], error: Any) -> str:
-    """Say in words what a value must be: as we say it of its field, or else as the error has it."""
-    words = _WORDS.get(str(steps[-1])) if steps else "a mapping of fields"
-    if len(steps) > 1 and (isinstance(steps[-1], int) or steps[0] in _FREE):
-        within = next((step for step in reversed(steps[:-1]) if isinstance(step, str)), "")
-        words = _WORDS.get(f"{within}[]", "text")
-    if words is not None:
-        return words
-    kind, context = error["type"], error.get("ctx", {})
-    if kind == "literal_error":
-        return str(context["expected"]).replace("'", "")
-    seconds = " seconds" if steps and str(steps[-1]).endswith("_s") else ""
-    if kind in _BOUNDS:
-        name, bound = _BOUNDS[kind]
-        if kind != "greater_than" or context[name] != 0:
-            least_or_most = context[name]
-            plain = f"{least_or_most:.12g}" if isinstance(least_or_most, float) else least_or_most
-            return bound.format(plain, seconds)
-        number = "a positive number"
-    else:
-        number = _KINDS.get(kind.partition("_")[0], "text")
-    return f"{number} of{seconds}" if seconds and "number" in number else number
 
 
 def parse(value: Any) -> JobSpec:
@@ -383,7 +327,9 @@ def parse(value: Any) -> JobSpec:
 
 def read(path: Path) -> dict[str, Any]:
     """Read a job file; bad ones get one line with file, line and field."""
-    document = Document(path, frozenset({"command", "name", "queue", "cwd", "exclude"}))
+    document = Document(
+        path, frozenset({"command", "name", "queue", "cwd", "exclude", "features", "partition", "reservation"})
+    )
     if not isinstance(document.value, dict):
         raise document.error((), "must be a mapping of fields")
     below: dict[str, type[Fields]] = {"constraints": ConstraintFields, "profile": ProfileFields}
@@ -396,6 +342,6 @@ def read(path: Path) -> dict[str, Any]:
                 what = unknown("field", str(each["loc"][-1]), CheckpointFields.model_fields)
                 raise document.error(("checkpoint",), str(what)) from None
         if {each["type"] for each in found} & {"missing", "extra_forbidden"}:
-            checked(document, JobSpec, below, _WORDS)  # raises, with a hint at the field that was meant
-        raise document.error(_way(found[0]["loc"]), field_errors(found)[0]["problem"]) from None
+            checked(document, JobSpec, below, WORDS)  # raises, with a hint at the field that was meant
+        raise document.error(way_to(found[0]["loc"]), field_errors(found)[0]["problem"]) from None
     return dict(document.value)

@@ -49,9 +49,9 @@ class EligibleMachines:
 
     def kind(self, job: Job, constraints: Constraints | None) -> int:
         """Return the number of a job's kind."""
-        if job.gpu_type is None and job.speeds is None and constraints is None:
+        if job.gpu_type is None and job.speeds is None and job.partition is None and constraints is None:
             return 0
-        key = (job.gpu_type, None if job.speeds is None else frozenset(job.speeds), constraints)
+        key = (job.gpu_type, None if job.speeds is None else frozenset(job.speeds), job.partition, constraints)
         if key not in self._known:
             self._known[key] = len(self.kinds)
             allowed = constraints.allowed(self._view.cluster) if constraints is not None else -1  # all

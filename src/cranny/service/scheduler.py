@@ -152,6 +152,7 @@ class Scheduler:
     def check(self, spec: JobSpec, job_id: str, user: str, now_s: float) -> None:
         """Refuse a job that could never start on this cluster."""
         spec.check_torchrun()
+        spec.check_constraints(self.cluster)
         job, constraints = spec.job(job_id, user, now_s), spec.constraints_on(self.cluster)
         too_large = self._feasibility.why_too_large(job)
         if too_large is not None:

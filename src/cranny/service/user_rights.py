@@ -14,7 +14,8 @@ from cranny.model.errors import unknown
 from cranny.model.validate import counted
 from cranny.model.yaml_file import Document, Fields, Name, checked
 from cranny.service.job_records import JobRecords
-from cranny.service.job_spec import MAX_PRIORITY, JobSpec
+from cranny.service.job_spec import JobSpec
+from cranny.service.job_spec_errors import MAX_PRIORITY
 from cranny.service.limits import ForbiddenError, Limits, QuotaExceededError
 
 Priority = Annotated[int, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY)]

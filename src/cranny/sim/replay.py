@@ -34,7 +34,7 @@ from cranny.core.state import ClusterState
 from cranny.core.traffic import isolated
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
-from cranny.model.event import Event, Finished, Submitted
+from cranny.model.event import Cancelled, Event, Finished, MachineJoined, Submitted
 from cranny.model.job import Job
 from cranny.model.plan import Action, Aggregate, Move, Shift, Start, Stop
 from cranny.model.validate import not_negative, seconds
@@ -74,6 +74,8 @@ class Replay:
         self._checkpoint_s = not_negative(checkpoint_s, "checkpoint_s")
         events = [(seconds(at_s, "time of a machine event"), event) for at_s, event in machine_events]
         self._machine_events = sorted(events, key=lambda timed: timed[0], reverse=True)
+        for machine in _not_there(self._machine_events):
+            self.state.drain(machine)
         self._held_before = held_before or {}  # empty once the first jobs have arrived
         self._jobs: dict[str, SimulatedJob] = {}
         self._ends: list[tuple[float, int, SimulatedJob, int]] = []  # a heap
@@ -335,6 +337,18 @@ class Replay:
         """Let jobs that a job holds back go on."""
         if self._gate is not None:
             self._gate.leave(job_id, now_s)
+
+
+def _not_there(events: Sequence[tuple[float, Event]]) -> list[int]:
+    """Return the machines that are not there at the beginning: what happens to them first is that they join.
+
+    Events are the last first.
+    """
+    first: dict[int, Event] = {}
+    for _, event in events:
+        if not isinstance(event, Submitted | Finished | Cancelled):
+            first[event.machine] = event
+    return sorted(machine for machine, event in first.items() if isinstance(event, MachineJoined))
 
 
 def _as_known(job: Job) -> Job:

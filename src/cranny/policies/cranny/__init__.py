@@ -239,6 +239,8 @@ class Cranny:
         """Stop running jobs for a waiting one, if that pays."""
         job = waiting.job
         wanted = self.rules.constraints_of(job.id)
+        if job.resources is not None or (wanted is not None and wanted.per_machine is not None):
+            return None  # GPUs alone would not be enough
         free = job.gpus <= at.gpus.total and job.gpus <= view.available(job).gpus
         if free and (wanted is None or lacks_room(job, view, wanted) is None):
             return None  # it waits for something else

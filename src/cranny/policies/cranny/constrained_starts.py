@@ -26,12 +26,22 @@ NEVER = FirstStart(math.inf)
 
 def first_start(gpus: int, constraints: Constraints, release_s: Floats, racks: Sequence[Ints]) -> FirstStart:
     """Return the first start of a job; `release_s` is (machines, GPUs), inf where it may not run."""
+    if constraints.per_machine is not None:
+        release_s = _together(release_s, constraints.per_machine)
     if constraints.spread > 1:
         return _first_spread(gpus, constraints, release_s, racks)
     groups: Iterable[Ints] = (np.arange(len(release_s)),)
     if constraints.same_rack == "required":
         groups = racks
     return min((_first_within(gpus, release_s, machines) for machines in groups), key=lambda each: each.start_s)
+
+
+def _together(release_s: Floats, count: int) -> Floats:
+    """Return when so many GPUs of each machine are expected to be free together; its others never are."""
+    joint = np.full_like(release_s, math.inf)
+    if count <= release_s.shape[1]:
+        joint[:, :count] = np.sort(release_s, axis=1)[:, count - 1 : count]
+    return joint
 
 
 def _first_within(gpus: int, release_s: Floats, machines: Ints) -> FirstStart:

@@ -256,7 +256,13 @@ class Followed:
         return found._replace(start_s=max(view.now_s, found.start_s))
 
     def promise_start(self, job: Job, view: Snapshot) -> None:
-        """Promise the first job that does not fit a start; one whose start has passed, a later one."""
+        """Promise the first job that does not fit a start; one whose start has passed, a later one.
+
+        A job that lacks other resources than GPUs is promised nothing, since it is not known when they are free.
+        """
+        if job.resources is not None and job.gpus <= view.available(job).gpus:
+            self.withdraw(job.id)
+            return
         constraints = self._required(job.id)
         if constraints is not None:
             self._promise_machines(job, view, constraints)

@@ -215,7 +215,10 @@ class MoveSearch:
         view, wanted = self._view, self._rules.constraints_of(job.id)
         allowed = view.eligible(job) & view.up_machines
         if wanted is not None:
-            allowed &= wanted.allowed(view.cluster) if wanted.spread == 1 else 0
+            alone = wanted.spread == 1 and wanted.per_machine in (None, job.gpus)
+            allowed &= wanted.allowed(view.cluster) if alone else 0
+        if job.resources is not None:
+            allowed = 0  # GPUs alone would not be enough
         for machine, described in enumerate(view.cluster.machines):
             if described.gpus >= job.gpus and allowed >> machine & 1:
                 yield machine

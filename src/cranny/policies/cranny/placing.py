@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from cranny.core.constrained_placer import evenly, shown_to
 from cranny.core.constraints import Constraints, SameRack, rack_shares
 from cranny.core.machine_set import members
 from cranny.core.snapshot import Snapshot
@@ -77,8 +78,11 @@ class Placing:
 
         Its constraints hold, and it is on none of the machines `kept` for others.
         """
+        each = None if constraints is None else constraints.per_machine
         if constraints is not None and constraints.excluded:
             kept = [*kept, *members(constraints.excluded)]
+        if job.resources is not None or each is not None:
+            view = shown_to(job, view, Constraints(per_machine=each))
         at = self._gpus.seen_by(job, view, kept)
         spread = constraints is not None and constraints.spread > 1
         if job.gpus < len(at.waste) and not spread:
@@ -92,6 +96,8 @@ class Placing:
         else:
             same_rack = None if constraints is None else constraints.same_rack
             sets = dict.fromkeys(self._sets(job.gpus, at, view.now_s, seconds, same_rack))
+        if each is not None:
+            sets = dict.fromkeys(_even(held, each, job.gpus) for held in sets)
         options = [self._priced(job, held, at, view, seconds) for held in sets]
         if not options:
             return None
@@ -207,6 +213,12 @@ class Placing:
         trial, used = self.room.trial, len(held)
         trial.machines[:used], trial.gpus[:used] = zip(*held, strict=True)
         return self._kernel.set_terms(at, trial, used, now_s, seconds)
+
+
+def _even(held: Held, per_machine: int, gpus: int) -> Held:
+    """Return a set of machines with so many GPUs of a job on each."""
+    machines = evenly(Counter(dict(held)), per_machine, gpus)
+    return tuple((machine, per_machine) for machine, _ in held if machine in machines)
 
 
 def _server(job: Job, ranks: tuple[int, ...]) -> int | None:

@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from cranny.model.errors import CrannyError, InputError, PlacementError
-from cranny.service.job_spec import field_errors
+from cranny.service.job_spec_errors import field_errors
 from cranny.service.limits import BusyError, ConflictError, RequestError
 from cranny.service.scheduler import PolicyError
 from cranny.service.writer_lock import StoreError
