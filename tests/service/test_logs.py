@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.conftest import Run
 from tests.service.conftest import Serve, Start
 
 from cranny.service.logs import read_log
@@ -52,6 +53,28 @@ def test_a_log_is_read_while_it_is_written_and_its_secrets_are_covered(serve: Se
             assert text == "rank 0 says ******** ü\nbye\n"
         tail = ann.get(f"{JOBS}/job-1/logs", params={"offset": -4}).json()
         assert tail["text"] == "bye\n"
+
+
+def test_of_a_log_whose_beginning_was_deleted_no_end_of_a_secret_is_shown(
+    serve: Serve, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = serve()
+    site.running.submit(env={"MY_TOKEN": "hunter22"})
+    site.running.until("job-1", "running")
+    folder = site.running.service.log_folder("job-1", 1)
+    folder.mkdir(parents=True)
+    (folder / "rank-0.96.log").write_text("ter22 and the rest of a line\nis hunter22 kept?\n")
+    (folder / "rank-0.143.log").write_text("yes\n")
+    with site.client("ann") as ann:
+        for offset in (0, 50, 96, -1000):
+            part = ann.get(f"{JOBS}/job-1/logs", params={"offset": offset}).json()
+            assert part["text"] == "is ******** kept?\nyes\n"
+            assert (part["offset"], part["next_offset"]) == (125, 147)
+        assert ann.get(f"{JOBS}/job-1/logs", params={"offset": 143}).json()["text"] == "yes\n"
+    monkeypatch.setenv("CRANNY_TOKEN", site.tokens["ann"])
+    shown = run("logs", "job-1", "--server", site.url)
+    assert shown.out == "is ******** kept?\nyes\n"
+    assert "job-1: 125 bytes are not kept: the log is limited (--log-limit-mb)" in shown.err
 
 
 def test_a_link_in_the_place_of_a_log_is_not_followed(serve: Serve, tmp_path: Path) -> None:

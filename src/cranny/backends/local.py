@@ -23,8 +23,9 @@ from cranny.backends.attempt_files import AttemptFiles
 from cranny.backends.control_group import AttemptGroups
 from cranny.backends.device_filter import DeviceNumber
 from cranny.backends.launcher import Launcher, enforceable, spawn_supervisor
-from cranny.backends.process import Process, appending_below, carrying, command_of, descendants
+from cranny.backends.process import Process, carrying, command_of, descendants, writing_to_pipes
 from cranny.backends.protocol import GRACE_S, BackendError, Ended, JobChannel, Launch, Reason, Slots
+from cranny.backends.rank_logs import LOG_LIMIT_BYTES, log_of
 from cranny.backends.ranks import CHANNEL, LAUNCH, commands
 from cranny.backends.resource_limits import NO_LIMITS, ResourceLimits
 from cranny.model.cluster import Cluster
@@ -63,10 +64,12 @@ class LocalBackend:
         launcher: Launcher | None = None,
         limits: ResourceLimits = NO_LIMITS,
         device_files: Sequence[Path] | None = None,
+        log_limit: int = LOG_LIMIT_BYTES,
     ) -> None:
         """Run jobs with limits for each of their GPUs, whose `device_files` are given in their order."""
         self._cluster = cluster
         self._limits = limits
+        self._log_limit = log_limit  # bytes of each rank that are kept
         self._launcher = launcher  # if jobs run under the accounts of their users
         self._slots = Slots(cluster)
         self._running: dict[str, _Running] = {}  # by job
@@ -107,12 +110,15 @@ class LocalBackend:
         launcher: Launcher | None = None,
         limits: ResourceLimits = NO_LIMITS,
         device_files: Sequence[Path] | None = None,
+        log_limit: int = LOG_LIMIT_BYTES,
     ) -> "LocalBackend":
         """Return a backend for this machine: its GPUs or, if it has none, as many slots as it has processors."""
         found = local_machine.gpus()
         devices = tuple(index for index, _ in found)
         cluster = local_machine.cluster_of(found)
-        return cls(cluster, devices, launcher=launcher, limits=limits, device_files=device_files)
+        return cls(
+            cluster, devices, launcher=launcher, limits=limits, device_files=device_files, log_limit=log_limit
+        )
 
     def nodes(self) -> Cluster:
         """Return the machines and their GPU slots."""
@@ -237,7 +243,11 @@ class LocalBackend:
             "limits": what.limits.at_most(self._limits.times(len(what.ranks))),
             "ranks": [command._asdict() for command in ranks],
             "channel": str(log_dir / CHANNEL),
-            "logs": [str(log_dir / f"rank-{rank.rank}.log") for rank in what.ranks] if what.torchrun else [],
+            # torchrun's agents have logs, and so have their ranks.
+            "logs": sorted(
+                {each.log for each in ranks} | {str(log_of(log_dir, each.rank)) for each in what.ranks}
+            ),
+            "log_limit": self._log_limit,
         }
         try:
             io.write(files.launch, document, new=True)
@@ -299,7 +309,9 @@ class LocalBackend:
         job_id, now_s = running.what.job_id, time.monotonic()
         if now_s >= self._ending.get(job_id, running.overdue_at - LATE_S + LOOK_S):
             self._ending[job_id] = now_s + LOOK_S
-            self._left[job_id] = sorted(descendants(running.supervisor.pid))
+            own = command_of(running.supervisor.pid)  # its log writer has the same
+            below = descendants(running.supervisor.pid)
+            self._left[job_id] = sorted(pid for pid in below if command_of(pid) != own)
 
 
 def _kill_left(running: _Running) -> list[int] | None:
@@ -316,7 +328,7 @@ def _kill_left(running: _Running) -> list[int] | None:
                 groups.whole.kill()
                 return left
             groups.remove()
-    left = sorted({*carrying(LAUNCH, running.token), *appending_below(running.what.log_dir.absolute())})
+    left = sorted({*carrying(LAUNCH, running.token), *writing_to_pipes(running.what.log_dir.absolute())})
     for pid in left:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)

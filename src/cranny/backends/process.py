@@ -11,8 +11,11 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from cranny.backends.rank_logs import PIPE
+
 PROC = Path("/proc")  # Linux; elsewhere `ps` and process groups are used
 MOST_COMMAND = 60  # characters of a command that are shown
+DELETED = " (deleted)"  # after the name of a file, in /proc
 GONE = (FileNotFoundError, ProcessLookupError)  # the process has exited
 
 
@@ -106,8 +109,8 @@ def carrying(variable: str, value: str) -> list[int]:
     return found
 
 
-def appending_below(folder: Path) -> list[int]:
-    """Return the processes that have a file below a folder open to append to it, as ranks have their logs.
+def writing_to_pipes(folder: Path) -> list[int]:
+    """Return the processes that have a named pipe in a folder open to write, as ranks have those of their logs.
 
     They may have left their session, their parent and their environment. Linux only; other users' are not found.
     """
@@ -116,16 +119,21 @@ def appending_below(folder: Path) -> list[int]:
     for pid in set(_pids()) - {os.getpid()}:
         with contextlib.suppress(*GONE, PermissionError, NotADirectoryError):
             for link in (PROC / str(pid) / "fd").iterdir():
-                if str(link.readlink()).startswith(prefix) and _appends(pid, link.name):
+                name = str(link.readlink())
+                if (
+                    name.startswith(prefix)
+                    and name.removesuffix(DELETED).endswith(PIPE)
+                    and _writes(pid, link.name)
+                ):
                     found.append(pid)
                     break
     return found
 
 
-def _appends(pid: int, descriptor: str) -> bool:
+def _writes(pid: int, descriptor: str) -> bool:
     text = (PROC / str(pid) / "fdinfo" / descriptor).read_text(encoding="ascii")
     flags = next(int(line.split()[1], 8) for line in text.splitlines() if line.startswith("flags:"))
-    return bool(flags & os.O_APPEND)
+    return flags & os.O_ACCMODE != os.O_RDONLY
 
 
 def command_of(pid: int) -> str:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from cranny.backends import torchrun_rank
 from cranny.backends.protocol import BackendError, Launch, Rank, numbered
+from cranny.backends.rank_logs import log_of, log_of_agent, pipe_of
 from cranny.channel.files import FOLDER_VARIABLE, TOKEN_VARIABLE
 
 ADDRESS = "127.0.0.1"
@@ -69,7 +70,7 @@ def commands(
                 "GROUP_WORLD_SIZE": str(len(machines)),
                 "CRANNY_GPU": str(rank.gpu),
             }
-            made.append((rank.rank, RankCommand(list(what.argv), env, str(log_dir / f"rank-{rank.rank}.log"))))
+            made.append((rank.rank, RankCommand(list(what.argv), env, str(log_of(log_dir, rank.rank)))))
     return [command for _, command in sorted(made, key=lambda pair: pair[0])]
 
 
@@ -104,10 +105,10 @@ def _agent(
         "--max-restarts=0",
         "--no-python",
         # Gives every rank its log file and CRANNY_GPU, which torchrun does not know.
-        *(sys.executable, "-I", "-S", torchrun_rank.__file__, str(log_dir)),
+        *(sys.executable, "-I", "-S", torchrun_rank.__file__, str(pipe_of(log_of(log_dir, "{rank}")))),
         # `torchrun train.py` runs with the Python that belongs to torchrun.
         *([str(Path(torchrun).with_name("python3"))] if what.argv[0].endswith(".py") else []),
         *what.argv,
     ]
     env = {**shared, "CRANNY_GPUS": ",".join(str(rank.gpu) for rank in ranks)}
-    return RankCommand(argv, env, str(log_dir / f"agent-{node}.log"))
+    return RankCommand(argv, env, str(log_of_agent(log_dir, node)))

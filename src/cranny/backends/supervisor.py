@@ -30,8 +30,10 @@ from typing import Any
 
 from cranny.backends.attempt_files import RESERVED, AttemptFiles, keep_result, read, remove, write
 from cranny.backends.control_group import AttemptGroups
+from cranny.backends.log_writer import LogWriter
 from cranny.backends.privileges import Account, become_rank, of_arguments
 from cranny.backends.process import Process, catches, descendants
+from cranny.backends.rank_logs import pipe_of
 from cranny.backends.resource_limits import NO_LIMITS, ResourceLimits
 
 TICK_S = 0.1  # between two polls of processes that are to end
@@ -94,8 +96,10 @@ class SupervisedAttempt:
         signals: Signals,
         account: Account | None,
         groups: AttemptGroups,
+        log_writer: LogWriter,
     ) -> None:
         self._what, self._files, self._signals, self._account = what, files, signals, account
+        self._log_writer = log_writer  # a child that ends after all others
         self._groups_entered, self._group = groups, groups.whole
         self._ranks: set[int] = set()  # those that have not ended
         self._groups: list[int] = []
@@ -159,7 +163,10 @@ class SupervisedAttempt:
             os.setsid()
             self._groups_entered.enter()
             null = os.open(os.devnull, os.O_RDONLY)
-            log = os.open(rank["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+            # A log says that its rank has started.
+            os.close(os.open(rank["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600))
+            log = os.open(pipe_of(Path(rank["log"])), os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+            os.set_blocking(log, True)
             for ours, theirs in ((null, 0), (log, 1), (log, 2)):
                 os.dup2(ours, theirs)
             if self._account is not None:
@@ -188,17 +195,33 @@ class SupervisedAttempt:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
-                if self._group is not None:
-                    return self._group.is_empty
-                return self._subreaper or not any(map(_exists, self._groups))
+                pid = 0
             if pid == 0:
-                return False
+                return not self._ranks and self._none_left()
             if pid in self._ranks:
                 self._ranks.remove(pid)
                 exit_code = os.waitstatus_to_exitcode(status)
                 self._exit_code = self._exit_code or exit_code  # the first that is not 0
                 if exit_code and not self._reason:
                     self._end("failed")
+
+    def _none_left(self) -> bool:
+        """Return whether no process of the attempt runs, after all its ranks have ended."""
+        if self._group is not None and not self._group.is_empty:
+            return False
+        if not self._subreaper:
+            return not any(map(_exists, self._groups))
+        try:
+            return not self._below()
+        except OSError as error:  # no more files may be opened: look again later
+            log_error(f"cannot list processes: {error.strerror}")
+            return False
+
+    def _below(self) -> dict[int, int]:
+        """Return the processes of the attempt that descend from this one, each with its process group."""
+        below = descendants(os.getpid())
+        below.pop(self._log_writer.pid, None)
+        return below
 
     def _end(self, reason: str, grace_s: float | None = None) -> None:
         """Send SIGTERM, and set when SIGKILL follows; the first reason and the shortest grace period win."""
@@ -211,7 +234,7 @@ class SupervisedAttempt:
     def _forward(self, number: object) -> None:
         """Signal the processes that have a handler for it; the others would die of it."""
         if isinstance(number, int) and number in FORWARDED:
-            for pid in descendants(os.getpid()):
+            for pid in self._below():
                 if catches(pid, number):
                     _send(os.kill, pid, number)
 
@@ -221,7 +244,7 @@ class SupervisedAttempt:
             self._group.kill()
             return
         try:
-            below = descendants(os.getpid())
+            below = self._below()
         except OSError as error:  # no more files may be opened: signal the sessions of the ranks for now
             log_error(f"cannot list processes: {error.strerror}")
             below = {rank: rank for rank in self._ranks}
@@ -267,16 +290,26 @@ def claim(files: AttemptFiles, what: Any, groups: AttemptGroups) -> bool:
 
 
 def give_files(what: dict[str, Any], account: Account) -> None:
-    """Let the account of a job have its channel, and the logs that its ranks open by themselves."""
+    """Let the account of a job have its channel."""
     folder = os.open(what["channel"], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     # The group stays that of the service, also of the files that the job makes there: so both can read them.
     os.fchmod(folder, 0o2770)
     os.fchown(folder, account.uid, -1)
     os.close(folder)
-    for name in what["logs"]:
-        log = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o640)
-        os.fchown(log, account.uid, -1)
-        os.close(log)
+
+
+def run(
+    what: dict[str, Any], files: AttemptFiles, signals: Signals, account: Account | None, groups: AttemptGroups
+) -> tuple[int | None, str, str]:
+    """Run an attempt to its end, and return exit code, reason and what else is to say; its logs are complete."""
+    try:
+        log_writer = LogWriter(what["logs"], what["log_limit"], account)
+    except OSError as error:
+        return None, "failed", f"its logs cannot be written: {error.strerror or error}"
+    ended = SupervisedAttempt(what, files, signals, account, groups, log_writer).run()
+    log_writer.finish()
+    killed = groups.killed_for_memory
+    return *ended, f"at its limit of memory the kernel killed {killed} of its processes" if killed else ""
 
 
 def main(log_dir: Path, attempt: int, group: str, account: Account | None) -> None:
@@ -296,10 +329,7 @@ def main(log_dir: Path, attempt: int, group: str, account: Account | None) -> No
     if claimed and trouble:
         keep_result(files, None, "failed", trouble)
     elif claimed:
-        ended = SupervisedAttempt(what, files, signals, account, groups).run()
-        killed = groups.killed_for_memory
-        why = f"at its limit of memory the kernel killed {killed} of its processes" if killed else ""
-        keep_result(files, *ended, why)
+        keep_result(files, *run(what, files, signals, account, groups))
     groups.remove()
     if claimed and os.fstat(2).st_size == 0:
         remove(files.errors)

@@ -1,6 +1,8 @@
-"""Executed by torchrun as a rank: redirects output to the log of the rank, then runs its command.
+"""Executed by torchrun as a rank: redirects output to the pipe of the rank's log, then runs its command.
 
-    python torchrun_rank.py LOG_DIR COMMAND...
+    python torchrun_rank.py PIPE COMMAND...
+
+PIPE has {rank} in the place of its number.
 
 It runs without cranny on its path, and imports nothing but the standard library.
 """
@@ -9,10 +11,11 @@ import os
 import sys
 
 
-def main(log_dir: str, argv: list[str]) -> None:
-    """Redirect output to the log of this rank, and execute its command."""
-    path = os.path.join(log_dir, f"rank-{os.environ['RANK']}.log")  # noqa: PTH118 - pathlib is slow to import
-    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+def main(pipe: str, argv: list[str]) -> None:
+    """Redirect output to the pipe of this rank, and execute its command."""
+    path = pipe.replace("{rank}", os.environ["RANK"])
+    log = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW)  # fails at once if no log writer is left
+    os.set_blocking(log, True)
     os.dup2(log, 1)
     os.dup2(log, 2)
     slots = os.environ.pop("CRANNY_GPUS").split(",")

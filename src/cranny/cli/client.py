@@ -294,10 +294,17 @@ def written(remote: ServiceClient, job_id: str, rank: int, attempt: int | None) 
     offset, path = 0, f"{path_of(job_id)}/logs"
     while True:
         part = remote.get(path, rank=rank, attempt=attempt, offset=offset, limit=CHUNK)
+        _warn_of_gap(job_id, offset, part)
         yield part
         if part["next_offset"] == offset:
             return
         attempt, offset = part["attempt"], part["next_offset"]
+
+
+def _warn_of_gap(job_id: str, offset: int, part: Any) -> None:
+    """Say that output was deleted before it could be read: only the newest is kept."""
+    if part["offset"] > offset:
+        warn(f"{job_id}: {part['offset'] - offset} bytes are not kept: the log is limited (--log-limit-mb)")
 
 
 def writes(remote: ServiceClient, job_id: str, rank: int, attempt: int | None) -> Iterator[Any]:
@@ -312,6 +319,7 @@ def writes(remote: ServiceClient, job_id: str, rank: int, attempt: int | None) -
             given = {"rank": rank, "attempt": at, "offset": offset, "limit": CHUNK}
             part = remote.get_in_time(f"{path_of(job_id)}/logs", **given)
             if part["text"]:
+                _warn_of_gap(job_id, offset, part)
                 yield part
                 offset = part["next_offset"]
                 continue

@@ -18,9 +18,12 @@ PAGE = "docs/use/users.md"
 
 
 class EnforcedLimits:
-    """What jobs may use for each of their GPUs, and the device files of GPUs."""
+    """What jobs may use for each of their GPUs, how much of a rank's log is kept, and the device files of GPUs."""
 
-    def __init__(self, limits: Sequence[str] | None, gpu_devices: Sequence[Path] | None) -> None:
+    def __init__(
+        self, limits: Sequence[str] | None, gpu_devices: Sequence[Path] | None, log_limit_mb: float
+    ) -> None:
+        self.log_bytes = int(log_limit_mb * 1e6)
         given = read_settings(limits, "--limit")
         for name, value in given.items():
             if name not in NAMES:

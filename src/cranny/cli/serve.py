@@ -108,6 +108,9 @@ LimitOption = Annotated[
         "(default: no limits).",
     ),
 ]
+LogLimitOption = Annotated[
+    float, option("--log-limit-mb", "How much of the output of each rank is kept: the newest.", min=0.1)
+]
 GpuDevicesOption = Annotated[
     list[Path] | None,
     option(
@@ -168,6 +171,7 @@ def serve(
     run_as: RunAsOption = None,
     jobs_as_root: JobsAsRootOption = False,
     limit: LimitOption = None,
+    log_limit_mb: LogLimitOption = 100.0,
     gpu_device: GpuDevicesOption = None,
     host_id: HostIdOption = None,
     rights: RightsOption = None,
@@ -194,7 +198,7 @@ def serve(
     setting = _setting(policy, order, period, policy_options)
     kept = (folder or (state_folder() if accounts is None else SHARED_FOLDER)).absolute()
     options.check_folder(kept, "--folder")
-    enforced = EnforcedLimits(limit, gpu_device)
+    enforced = EnforcedLimits(limit, gpu_device, log_limit_mb)
     backend = _backend(cluster, kept, accounts, run_as, enforced, as_this_user=jobs_as_root or recommend_only)
     allowed = None if rights is None else read_rights(rights)
     check_pair(listening.certificate, listening.key)  # with the rights that the service has from here on
@@ -255,9 +259,11 @@ def _backend(
     launcher = None if accounts is None else apart(accounts, run_as, folder)
     per_gpu, files = enforced.per_gpu, enforced.gpu_devices
     if described is None:
-        backend = LocalBackend.this_machine(launcher, per_gpu, files)
+        backend = LocalBackend.this_machine(launcher, per_gpu, files, enforced.log_bytes)
     else:
-        backend = LocalBackend(described, launcher=launcher, limits=per_gpu, device_files=files)
+        backend = LocalBackend(
+            described, launcher=launcher, limits=per_gpu, device_files=files, log_limit=enforced.log_bytes
+        )
     enforced.check(backend, shared=accounts is not None)
     return backend
 

@@ -368,7 +368,7 @@ class Executor:
         running = [each for each in launches if (each.job_id, each.attempt) not in over]
         for what in running:
             self._follow(what, what.launched_s or self._now_s())
-        # Every rank creates its log when it starts.
+        # Every rank has a log when it starts.
         unborn = {(each.job_id, each.attempt) for each in launches if not any(each.log_dir.glob("*.log"))}
         reports: list[ExecutorReport] = []
         for each in ended:

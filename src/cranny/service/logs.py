@@ -1,16 +1,16 @@
 """The logs of ranks, with secrets redacted."""
 
-import os
-import stat
 from pathlib import Path
 from typing import Any
 
+from cranny.backends.rank_logs import log_of, read_log_bytes
 from cranny.service.job_lookup import find_job
 from cranny.service.limits import NotFoundError
 from cranny.service.redact import redact, secrets_of, unfinished_secret
 from cranny.service.service import Service
 
 MAX_BYTES = 1024 * 1024
+MOST_OF_A_LINE = 4096  # that is skipped to begin with a whole line
 
 
 def read_log(
@@ -31,7 +31,7 @@ def read_log(
         has = f"ranks 0 to {ranks - 1}" if ranks > 1 else "only rank 0"
         raise NotFoundError(f"{job_id} has {has}, not {rank}")
     # Built from numbers and an id of our own: no request can point it elsewhere.
-    path = service.log_folder(record.id, number) / f"rank-{rank}.log"
+    path = log_of(service.log_folder(record.id, number), rank)
     data, start = _read_redacted(path, secrets_of(record.spec.model_dump()), offset, limit, whole=ended)
     end = start + len(data)
     if not ended or len(data) == limit:
@@ -53,23 +53,16 @@ def read_log(
 def _read_redacted(path: Path, secrets: list[bytes], offset: int, limit: int, *, whole: bool) -> tuple[bytes, int]:
     """Read bytes and redact secrets, also those that cross the boundaries of the range; return where they begin.
 
-    Unless the log is complete, trailing bytes that could begin a secret are left for the next read.
+    Unless the log is complete, trailing bytes that could begin a secret are left for the next read. Where older
+    output was deleted, the first bytes could end a secret: reading begins after them, with a whole line if it can.
     """
     reach = max((len(secret) for secret in secrets), default=0)
-    try:
-        # A job may replace its log by a link or a pipe; neither is followed.
-        number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return b"", max(0, offset)
-    try:
-        info = os.fstat(number)
-        if not stat.S_ISREG(info.st_mode):
-            return b"", max(0, offset)
-        start = max(0, info.st_size + offset) if offset < 0 else offset
-        first = max(0, start - reach)
-        data = redact(os.pread(number, min(limit, MAX_BYTES) + start - first + reach, first), secrets)
-        if not whole:
-            data = data[: len(data) - unfinished_secret(data, secrets)]
-        return data[start - first : start - first + limit], start
-    finally:
-        os.close(number)
+    found = read_log_bytes(path, offset, min(limit, MAX_BYTES) + 2 * reach, before=reach)
+    data = redact(found.data, secrets)
+    if not whole:
+        data = data[: len(data) - unfinished_secret(data, secrets)]
+    start = max(found.asked, found.kept_from + reach if found.kept_from else 0)
+    if start > found.asked:
+        at = start - found.start
+        start += data[at : at + MOST_OF_A_LINE].find(b"\n") + 1
+    return data[start - found.start : start - found.start + limit], start

@@ -45,8 +45,10 @@ export function logsCard(scope, id) {
     }
   };
   const add = (said) => {
+    const gap = offset >= 0 && said.offset > offset;
     offset = said.next_offset;
     if (!said.text) return;
+    if (gap) text.append("… (output that was deleted at the limit of the log)\n");
     text.append(said.text.replace(ESCAPES, "").replace(/\r(?!\n)/g, "\n"));
     const whole = text.textContent;
     if (whole.length > MOST) text.textContent = `… (the page keeps the end of a long log)\n${whole.slice(-MOST / 2)}`;
