@@ -523,13 +523,17 @@ def _span_s(result: Result) -> float:
 @pytest.mark.parametrize("order", ["fifo", "sjf", "srtf", "las", "backfill"])
 @pytest.mark.parametrize("name", [name for name in TABLE if name != "exact"])
 def test_every_job_ends_up_somewhere_and_every_gpu_with_one_job_at_a_time(name: str, order: str) -> None:
+    options = (
+        {"population": 20, "generations": 10} if name.startswith("pollux") else {}
+    )  # how good it is tested elsewhere
+
     @settings(max_examples=12)
     @given(logs())
     def run(jobs: list[Job]) -> None:
         if all(each.gpus > FOUR.gpus for each in jobs):
             return
         try:
-            result = simulate(FOUR, jobs, name, order=order)
+            result = simulate(FOUR, jobs, name, order=order, options=options)
         except InputError as error:
             assert "can run" in str(error)  # noqa: PT017 - all jobs were skipped
             return
