@@ -23,4 +23,4 @@ def slurm_process() -> Iterator[RealSlurm]:
 def slurm(slurm_process: RealSlurm) -> Iterator[RealSlurm]:
     """Return that Slurm without jobs, and with all its nodes idle."""
     yield slurm_process
-    slurm_process.cancel_all()
+    slurm_process.restore()

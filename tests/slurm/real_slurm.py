@@ -172,7 +172,7 @@ class RealSlurm:
             raise RuntimeError(f"{' '.join(argv)}: {ran.stderr.strip()}")
         return ran.stdout
 
-    def sbatch(self, *options: str, script: str = "#!/bin/sh\nsleep 600\n", user: str | None = None) -> str:
+    def sbatch(self, *options: str, script: str = "#!/bin/sh\nexec sleep 600\n", user: str | None = None) -> str:
         """Submit a script, and return the id of its job."""
         where = Path(tempfile.mkstemp(dir=self.folder, suffix=".sh")[1])
         where.write_text(script)
@@ -189,8 +189,12 @@ class RealSlurm:
         until(lambda: self.state(job) in states, f"job {job}: {states}")
         return self.state(job)
 
-    def cancel_all(self) -> None:
-        """Cancel every job, and wait until none is left."""
+    def restore(self) -> None:
+        """Cancel every job, start what was ended, and wait until all nodes are idle."""
+        for name in [each for each in self.nodes if each not in self._started]:
+            self.start_node(name)
+        for name in self.call("sinfo", "-hN", "-t", "down,drain", "-o", "%N").split():
+            self.call("scontrol", "update", f"NodeName={name}", "State=RESUME", check=False)
         ids = self.call("squeue", "-h", "-o", "%A").split()
         if ids:
             self.call("scancel", "--quiet", *ids, check=False)

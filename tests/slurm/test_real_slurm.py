@@ -26,6 +26,4 @@ def test_a_node_that_loses_power_takes_its_jobs_with_it(slurm: RealSlurm) -> Non
     slurm.kill_node("node8")
     slurm.call("scontrol", "update", "NodeName=node8", "State=DOWN", "Reason=power")
     assert slurm.comes_to(job, "NODE_FAIL", "FAILED") == "NODE_FAIL"
-    slurm.start_node("node8")
-    slurm.call("scontrol", "update", "NodeName=node8", "State=RESUME")
-    slurm.all_idle()
+    slurm.restore()

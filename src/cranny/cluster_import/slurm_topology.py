@@ -26,7 +26,12 @@ class _Line(NamedTuple):
 
 def read_topology(path: Path) -> FoundSwitch:
     """Read the tree of switches; several topmost ones are put below one more."""
-    lines = _lines(path)
+    return topology_of(read_text(path), path)
+
+
+def topology_of(content: str, path: Path) -> FoundSwitch:
+    """Read the tree of switches from text; errors name `path`."""
+    lines = _lines(content, path)
     above: dict[str, _Line] = {}
     for line in lines.values():
         for name in line.switches:
@@ -62,10 +67,10 @@ def read_topology(path: Path) -> FoundSwitch:
     return FoundSwitch(name, (), tuple(made))
 
 
-def _lines(path: Path) -> dict[str, _Line]:
+def _lines(content: str, path: Path) -> dict[str, _Line]:
     """Return the switches of a file by name."""
     lines: dict[str, _Line] = {}
-    for number, whole_line in enumerate(read_text(path).splitlines(), 1):
+    for number, whole_line in enumerate(content.splitlines(), 1):
         spot = at(path, number)
         text = whole_line.partition("#")[0].strip()
         if not text:

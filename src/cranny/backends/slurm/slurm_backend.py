@@ -1,0 +1,251 @@
+"""Starts, watches and ends jobs of Slurm where they were placed.
+
+A job was submitted by `sbatch` and waits, held or with a begin far in the future. To launch it, one call of
+`scontrol update` sets its node list and shape, and lets it begin; Slurm starts it. Slurm refuses to update a job
+that has started, so that a call that is made twice, or whose answer was lost, cannot start it twice or elsewhere.
+"""
+
+import contextlib
+import hashlib
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from cranny.backends.protocol import NOT_STARTED, BackendError, Ended, JobChannel, Launch, Reason
+from cranny.backends.slurm.managed_jobs import ManagedJobs
+from cranny.backends.slurm.slurm_commands import UnknownSlurmJobError
+from cranny.backends.slurm.slurm_jobs import SlurmJob
+from cranny.backends.slurm.slurm_reader import JobTable, SlurmReader
+from cranny.backends.slurm.slurm_shape import placed_options
+from cranny.backends.slurm.slurm_source import SlurmSource
+from cranny.channel.placed_comment import PlacedComment
+from cranny.model.cluster import Cluster
+
+START_S = 60.0  # that Slurm has to start a job that it may start; then it is taken back
+REST_S = 120.0  # before a job that was taken back is placed again
+NEVER = float("-inf")  # it was not launched
+UNSURE_S = 120.0  # that a launch is retried within, if Slurm did not answer
+FAR = "now+3650days"  # a begin that does not come: the job waits for cranny
+_REASONS: Mapping[str, Reason] = {
+    "COMPLETED": "finished",
+    "CANCELLED": "cancelled",
+    "TIMEOUT": "timed out",
+    "DEADLINE": "timed out",
+}
+_log = logging.getLogger("cranny.backends.slurm")
+
+
+@dataclass
+class _Followed:
+    """An attempt that Slurm runs, or may start."""
+
+    what: Launch
+    slurm_id: int
+    since: float  # by the monotonic clock: answers from before do not count
+    restarts: int
+    stopping: bool = False
+
+
+class SlurmBackend:
+    """Lets Slurm run jobs."""
+
+    def __init__(
+        self,
+        reader: SlurmReader,
+        source: SlurmSource,
+        managed: ManagedJobs,
+        *,
+        start_s: float = START_S,
+        rest_s: float = REST_S,
+    ) -> None:
+        self._reader, self._source, self._managed = reader, source, managed
+        self._start_s, self._rest_s = start_s, rest_s
+        self._running: dict[str, _Followed] = {}  # by our id
+        self._seen: JobTable | None = None
+        self._cluster: Cluster | None = None
+
+    def nodes(self) -> Cluster:
+        """Return the machines as Slurm has them now."""
+        if self._cluster is None:
+            self._cluster = self._source.read().cluster
+        return self._cluster
+
+    def launch(self, what: Launch) -> None:
+        """Let Slurm start a job on the nodes of its ranks."""
+        if what.job_id in self._running:
+            raise BackendError(f"job {what.job_id!r} runs already")
+        if not what.external.isdigit() or not what.machines:
+            raise BackendError(f"job {what.job_id!r}: was not submitted to Slurm")
+        slurm_id = int(what.external)
+        job = self._reader.table().jobs.get(slurm_id) or self._reader.table(self._reader.clock()).jobs.get(
+            slurm_id
+        )
+        if job is None:
+            raise BackendError(f"job {what.job_id!r}: Slurm does not know its job {slurm_id}")
+        mine = launch_token(what)
+        placed = PlacedComment.read(job.admin_comment)
+        released = placed is not None and placed.launch == mine and not self._source.is_gated(job)
+        if job.over or (job.running and not released):
+            where = f" on {','.join(job.nodes)}" if job.running else ""
+            raise BackendError(f"job {what.job_id!r}: {_said(job)}{where}, and was not started by cranny")
+        self._managed.follow(slurm_id)
+        try:
+            if not released:
+                self._release(what, job, mine)
+        except BackendError:
+            self._managed.drop(slurm_id, NEVER)
+            raise
+        except OSError:  # it may have been released: until the next try it is no job of others
+            self._managed.drop(slurm_id, self._reader.clock() + UNSURE_S)
+            raise
+        self._running[what.job_id] = _Followed(what, slurm_id, self._reader.clock(), job.restarts)
+
+    def stop(self, job_id: str, grace_s: float | None = None) -> None:
+        """Cancel a job; the time between SIGTERM and SIGKILL is Slurm's KillWait, or none if `grace_s` is 0."""
+        followed = self._running.get(job_id)
+        if followed is None:
+            return
+        kill = ("--signal=KILL", "--full") if grace_s == 0 and followed.stopping else ()
+        with contextlib.suppress(UnknownSlurmJobError):  # it is over, which `poll` reports
+            self._call("scancel", *kill, str(followed.slurm_id))
+        followed.stopping = True
+
+    def signal(self, job_id: str, number: int) -> None:
+        """Do nothing: Slurm does not know which processes have a handler, and its jobs are not asked to save."""
+
+    def channel(self, job_id: str) -> JobChannel | None:  # noqa: ARG002 - jobs of Slurm have none
+        """Return None: jobs that users submit to Slurm are launched without a channel."""
+        return None
+
+    def poll(self) -> Sequence[Ended]:
+        """Return the attempts that ended, as far as Slurm's last answer tells."""
+        if not self._running or not self._reader.due(self._seen):
+            return []
+        table = self._seen = self._reader.table()
+        ended = []
+        for followed in list(self._running.values()):
+            if table.asked_at > followed.since:
+                report = self._judge(followed, table)
+                if report is not None:
+                    del self._running[followed.what.job_id]
+                    ended.append(report)
+        return ended
+
+    def adopt(self, launches: Sequence[Launch]) -> Sequence[Ended]:
+        """Follow the attempts that an earlier service had released; the others never started."""
+        table = self._reader.table(self._reader.clock())
+        ended = []
+        for what in launches:
+            known = self._running.get(what.job_id)
+            if known is not None and known.what.attempt == what.attempt:
+                continue
+            job = table.jobs.get(int(what.external)) if what.external.isdigit() else None
+            placed = None if job is None else PlacedComment.read(job.admin_comment)
+            if known is not None or (job is not None and (placed is None or placed.launch != launch_token(what))):
+                ended.append(Ended(what.job_id, what.attempt, None, "lost"))
+                continue
+            if job is not None and self._source.is_gated(job):  # set up, but not released; it stays so
+                ended.append(Ended(what.job_id, what.attempt, None, "lost"))
+                continue
+            followed = _Followed(what, int(what.external or 0), table.asked_at, 0 if job is None else job.restarts)
+            self._managed.follow(followed.slurm_id)
+            if (report := self._judge(followed, table)) is not None:
+                ended.append(report)
+            else:
+                self._running[what.job_id] = followed
+        return ended
+
+    def close(self) -> None:
+        """Do nothing: Slurm runs the jobs."""
+
+    def _call(self, *argv: str) -> str:
+        return self._reader.commands.call(*argv)
+
+    def _release(self, what: Launch, job: SlurmJob, token: str) -> None:
+        """Set nodes and shape of a job and let it begin, in one call; one that is held is released in a second."""
+        if not job.priority and job.pending and not self._source.is_gated(job):
+            raise BackendError(f"job {what.job_id!r}: its job {job.id} is held in Slurm ({job.reason})")
+        master = self._source.address_of(what.machines[0])
+        comment = PlacedComment(what.job_id, token, master, what.machines, text=what.note)
+        begin = "StartTime=now"
+        options = [*placed_options(job, what.machines), f"AdminComment={comment.write()}", begin]
+        try:
+            self._call("scontrol", "update", f"JobId={job.id}", *options)
+        except BackendError as error:
+            now = self._reader.table(self._reader.clock()).jobs.get(job.id)
+            if now is not None and now.running and set(now.nodes) == set(what.machines):
+                return  # an earlier call had reached Slurm
+            raise BackendError(f"job {what.job_id!r}: {error}") from None
+        if not job.priority:
+            self._call("scontrol", "release", str(job.id))
+
+    def _gate(self, slurm_id: int) -> bool:
+        """Let a job that has not started wait for cranny again; return False if it has started meanwhile."""
+        try:
+            self._call("scontrol", "update", f"JobId={slurm_id}", f"StartTime={FAR}")
+        except BackendError as error:
+            _log.warning("Slurm's job %s is not taken back: %s", slurm_id, error)
+            return False
+        return True
+
+    def _judge(self, followed: _Followed, table: JobTable) -> Ended | None:
+        """Return how an attempt ended; None if it runs, or may still start."""
+        job = table.jobs.get(followed.slurm_id)
+        end = partial(Ended, followed.what.job_id, followed.what.attempt)
+        if job is None:
+            report = end(*self._forgotten(followed.slurm_id))
+        elif job.over:
+            report = end(*_how(next(iter(sorted(job.states))), job.exit_code))
+        elif job.running:
+            if set(job.nodes) == set(followed.what.machines) or not job.nodes or "RUNNING" not in job.states:
+                followed.restarts = job.restarts
+                return None
+            report = end(None, "failed", f"Slurm runs it on {','.join(job.nodes)}; cranny no longer follows it")
+        else:
+            return self._judge_pending(followed, job, end)
+        self._managed.drop(followed.slurm_id, self._reader.clock())
+        return report
+
+    def _judge_pending(self, followed: _Followed, job: SlurmJob, end: Callable[..., Ended]) -> Ended | None:
+        """Return what became of an attempt whose job waits in Slurm; None if it is about to start."""
+        rest_s = 0.0
+        if job.restarts > followed.restarts:
+            if not self._source.is_gated(job) and job.priority and not self._gate(job.id):
+                return None
+            report = end(None, "lost", f"Slurm has put it back into its queue: {job.reason}")
+        elif self._source.is_gated(job) or not job.priority:
+            report = end(None, NOT_STARTED, f"held in Slurm: {job.reason}")
+        elif self._reader.clock() - followed.since < self._start_s or followed.stopping:
+            return None
+        else:
+            if not self._gate(job.id):
+                return None
+            rest_s = self._rest_s
+            report = end(None, NOT_STARTED, f"Slurm does not start it: {job.reason}")
+            _log.warning("Slurm's job %s was not started within %g s: %s", job.id, self._start_s, job.reason)
+        self._managed.drop(job.id, self._reader.clock(), rest_s)
+        return report
+
+    def _forgotten(self, slurm_id: int) -> tuple[int | None, Reason, str]:
+        """Return how a job ended that slurmctld no longer knows, by accounting if there is any."""
+        found = self._reader.accounted(slurm_id)
+        if found is None:
+            return None, "failed", "Slurm no longer knows how it ended: raise MinJobAge, or set up accounting"
+        return _how(*found)
+
+
+def _how(state: str, exit_code: int | None) -> tuple[int | None, Reason, str]:
+    """Return exit code, reason and detail of a job that is over."""
+    reason = _REASONS.get(state, "failed")
+    plain = reason == "finished" or (state == "FAILED" and exit_code)
+    return (exit_code, reason, "" if plain else f"{state} in Slurm")
+
+
+def _said(job: SlurmJob) -> str:
+    return f"its job {job.id} is {', '.join(sorted(job.states)).lower()} in Slurm"
+
+
+def launch_token(what: Launch) -> str:
+    """Return what tells this attempt from all others, also those of other services."""
+    return hashlib.sha256(f"{what.log_dir}\0{what.job_id}\0{what.attempt}".encode()).hexdigest()[:12]

@@ -1,0 +1,216 @@
+"""Jobs as `squeue --json` has them, of any version."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cranny.backends.protocol import BackendError
+from cranny.backends.slurm.slurm_values import (
+    GpuRequest,
+    count,
+    gpu_request,
+    names,
+    number,
+    objects,
+    states,
+    text,
+    words,
+)
+from cranny.cluster_import.gres import read_gres
+from cranny.model.errors import InputError
+
+OVER = frozenset(
+    {
+        *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL"),
+        *("OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT", "REVOKED", "LAUNCH_FAILED"),
+    }
+)
+HOLDS = frozenset({"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STAGE_OUT", "SIGNALING", "STOPPED"})
+HELD_BY_USER = "JobHeldUser"
+
+
+@dataclass(frozen=True)
+class SlurmJob:
+    """A job of Slurm: what it asks for, and what it holds."""
+
+    id: int
+    name: str
+    user: str
+    account: str
+    partition: str  # one, or several with commas between
+    states: frozenset[str]
+    reason: str
+    priority: float
+    submit_s: float
+    eligible_s: float  # not before
+    start_s: float
+    time_limit_s: float | None
+    nodes: tuple[str, ...]  # that it holds, or held
+    gpus: Mapping[str, int]  # node -> GPUs that it holds there
+    resources: Mapping[str, Mapping[str, int]]  # node -> cpus and memory_mb that it holds there
+    comment: str
+    admin_comment: str
+    required_nodes: tuple[str, ...]
+    excluded_nodes: tuple[str, ...]
+    features: str  # an expression
+    gpus_per_node: GpuRequest | None
+    gpus_per_task: GpuRequest | None
+    gpus_per_job: GpuRequest | None
+    other_gpus: bool  # asks for GPUs per socket
+    tasks: int
+    tasks_per_node: int
+    least_nodes: int
+    most_nodes: int  # 0 if it does not say
+    cpus: int
+    memory_per_cpu: int
+    memory_per_node: int
+    memory_per_gpu: int
+    reservation: str
+    waits_for: str  # its dependency
+    part: bool  # of an array, or of a heterogeneous job
+    requeue: bool
+    restarts: int
+    exit_code: int | None  # minus the signal if one ended it
+    gres: str = field(default="gres:", compare=False)  # how this version of Slurm begins `gres:gpu:2`
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended and holds nothing."""
+        return bool(self.states & OVER) and not self.states & HOLDS
+
+    @property
+    def pending(self) -> bool:
+        """Whether it has not started, and holds nothing."""
+        return "PENDING" in self.states and not self.states & HOLDS
+
+    @property
+    def running(self) -> bool:
+        """Whether it may have processes."""
+        return bool(self.states & HOLDS)
+
+    @property
+    def ends_s(self) -> float | None:
+        """When it ends at the latest, if it has a limit."""
+        return None if self.time_limit_s is None or not self.start_s else self.start_s + self.time_limit_s
+
+
+def read_jobs(answer: Mapping[str, Any]) -> dict[int, SlurmJob]:
+    """Read the jobs of `squeue --json`, by id."""
+    if not isinstance(answer.get("jobs"), list):
+        raise BackendError("squeue --json lists no jobs")
+    jobs = (_job(entry) for entry in objects(answer.get("jobs")))
+    return {job.id: job for job in jobs if job.id}
+
+
+def _job(entry: Mapping[str, Any]) -> SlurmJob:
+    nodes = names(entry.get("nodes"))
+    limit = number(entry.get("time_limit"))
+    state = states(entry.get("job_state"))
+    held = state & HOLDS
+    return SlurmJob(
+        id=count(entry.get("job_id")),
+        name=text(entry.get("name")),
+        user=text(entry.get("user_name")) or str(count(entry.get("user_id"))),
+        account=text(entry.get("account")),
+        partition=text(entry.get("partition")),
+        states=state,
+        reason=text(entry.get("state_reason")),
+        priority=number(entry.get("priority")) or 0.0,
+        submit_s=number(entry.get("submit_time")) or 0.0,
+        eligible_s=number(entry.get("eligible_time")) or 0.0,
+        start_s=number(entry.get("start_time")) or 0.0,
+        time_limit_s=None if limit is None else limit * 60.0 or None,
+        nodes=nodes,
+        gpus=_held_gpus(entry, nodes) if held else {},
+        resources=_held_resources(entry, nodes) if held else {},
+        comment=_comment(entry, "comment", "user"),
+        admin_comment=_comment(entry, "admin_comment", "administrator"),
+        required_nodes=names(entry.get("required_nodes")),
+        excluded_nodes=names(entry.get("excluded_nodes")),
+        features=text(entry.get("features")),
+        gpus_per_node=gpu_request(entry.get("tres_per_node")),
+        gpus_per_task=gpu_request(entry.get("tres_per_task")),
+        gpus_per_job=gpu_request(entry.get("tres_per_job")),
+        gres="gres/" if "gres/" in text(entry.get("tres_per_job")) else "gres:",
+        other_gpus=gpu_request(entry.get("tres_per_socket")) is not None,
+        tasks=count(entry.get("tasks")),
+        tasks_per_node=count(entry.get("tasks_per_node")),
+        least_nodes=count(entry.get("node_count")),
+        most_nodes=count(entry.get("max_nodes")),
+        cpus=count(entry.get("cpus")),
+        memory_per_cpu=count(entry.get("memory_per_cpu")),
+        memory_per_node=count(entry.get("memory_per_node")),
+        memory_per_gpu=0 if (memory := gpu_request(entry.get("memory_per_tres"))) is None else memory.gpus,
+        reservation=text(entry.get("resv_name")),
+        waits_for=text(entry.get("dependency")),
+        part=bool(count(entry.get("array_job_id")) or count(entry.get("het_job_id"))),
+        requeue=bool(entry.get("requeue")),
+        restarts=count(entry.get("restart_cnt")),
+        exit_code=_exit_code(entry.get("exit_code")),
+    )
+
+
+def _comment(entry: Mapping[str, Any], name: str, inner: str) -> str:
+    """Return a comment; some versions have all of a job's comments in one object."""
+    value = entry.get(name)
+    if value is None and isinstance(both := entry.get("comment"), dict):
+        value = both.get(inner)
+    return text(value.get(inner) if isinstance(value, dict) else value)
+
+
+def _exit_code(value: Any) -> int | None:
+    """Return an exit code, from a status of `wait` or from an object with its parts."""
+    if isinstance(value, dict) and ("return_code" in value or "signal" in value):
+        signal = value.get("signal")
+        number_of = count((signal.get("id") or signal.get("signal_id")) if isinstance(signal, dict) else signal)
+        return -number_of if number_of else count(value.get("return_code"))
+    status = number(value)
+    return None if status is None else os.waitstatus_to_exitcode(int(status) & 0xFF7F)
+
+
+def _held_gpus(entry: Mapping[str, Any], nodes: Sequence[str]) -> dict[str, int]:
+    """Return the GPUs that a job holds on each node: `gpu:h100:2(IDX:0-1)` for each of them in order."""
+    detail = words(entry.get("gres_detail")) if isinstance(entry.get("gres_detail"), list) else []
+    if len(detail) != len(nodes):
+        each = gpu_request(entry.get("tres_per_node"))
+        return {} if each is None else dict.fromkeys(nodes, each.gpus)
+    held = {}
+    for node, described in zip(nodes, detail, strict=True):
+        try:
+            gpus = sum(read_gres(described).whole.values())
+        except InputError:
+            gpus = 0
+        if gpus:
+            held[node] = gpus
+    return held
+
+
+def _held_resources(entry: Mapping[str, Any], nodes: Sequence[str]) -> dict[str, Mapping[str, int]]:
+    """Return processors and memory that a job holds on each node; divided evenly if Slurm does not say."""
+    found: dict[str, Mapping[str, int]] = {}
+    resources = entry.get("job_resources")
+    resources = resources if isinstance(resources, dict) else {}
+    inner = resources.get("nodes")
+    listed = inner.get("allocation") if isinstance(inner, dict) else resources.get("allocated_nodes")
+    for each in objects(listed):
+        name = text(each.get("nodename")) or text(each.get("name"))
+        memory = each.get("memory")
+        amount = count(memory.get("allocated") if isinstance(memory, dict) else each.get("memory_allocated"))
+        processors = each.get("cpus")
+        cpus = count(processors.get("count")) if isinstance(processors, dict) else _cores(each.get("sockets"))
+        if name:
+            found[name] = {"cpus": cpus, "memory_mb": amount}
+    if not found and nodes:
+        each_cpus = -(-count(entry.get("cpus")) // len(nodes))
+        found = {node: {"cpus": each_cpus, "memory_mb": 0} for node in nodes}
+    return found
+
+
+def _cores(sockets: Any) -> int:
+    """Count the cores that are allocated below sockets."""
+    if isinstance(sockets, dict):
+        inner = sockets.get("cores")
+        below = inner.values() if isinstance(inner, dict) else sockets.values()
+        return sum(_cores(each) for each in below)
+    return int(isinstance(sockets, str) and sockets.lower().startswith("allocated"))

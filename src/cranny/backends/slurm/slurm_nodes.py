@@ -1,0 +1,135 @@
+"""Nodes as `sinfo --json` (22.05) or `scontrol show nodes --json` has them, and the switches above them."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from cranny.backends.protocol import BackendError
+from cranny.backends.slurm.slurm_values import count, objects, states, text, words
+from cranny.cluster_import.gres import read_gres
+from cranny.cluster_import.imported import TOP, FoundSwitch, in_order
+from cranny.model.cluster import Cluster
+from cranny.model.errors import InputError
+from cranny.model.topology_spec import Machine, Switch
+
+LINK_GBPS = 100.0
+ABSENT = frozenset({"FUTURE"})
+FAILED = frozenset({"DOWN", "ERROR", "FAIL", "FAILING", "INVALID", "INVALID_REG"})
+CLOSED = frozenset(
+    {
+        *("DRAIN", "DRAINING", "DRAINED", "MAINT", "MAINTENANCE", "NOT_RESPONDING", "NO_RESPOND", "UNKNOWN"),
+        *("POWERING_DOWN", "REBOOT_ISSUED", "REBOOT_REQUESTED", "BLOCKED"),
+    }
+)
+
+
+class SlurmNode(NamedTuple):
+    """A node with GPUs."""
+
+    machine: Machine
+    states: frozenset[str]
+    reason: str
+    partitions: tuple[str, ...]
+    address: str
+    gpus_out: int  # GPUs that are drained
+
+    @property
+    def failed(self) -> str:
+        """Why nothing runs there any more; empty if something may."""
+        return self._why(FAILED)
+
+    @property
+    def unavailable(self) -> str:
+        """Why it takes no new jobs; empty if it does."""
+        return self._why(CLOSED)
+
+    def _why(self, which: frozenset[str]) -> str:
+        found = ", ".join(sorted(self.states & which)).lower().replace("_", " ")
+        return (
+            f"{found} in Slurm: {self.reason}" if found and self.reason else f"{found} in Slurm" if found else ""
+        )
+
+
+def read_nodes(answer: Mapping[str, Any]) -> dict[str, SlurmNode]:
+    """Read the nodes that have GPUs, by name; a node with several types of GPUs counts those of one type."""
+    found: dict[str, SlurmNode] = {}
+    for entry in objects(answer.get("nodes")):
+        name = text(entry.get("name"))
+        state = states(entry.get("state"), entry.get("state_flags"))
+        try:
+            gpus = read_gres(text(entry.get("gres"))).whole
+            out = sum(read_gres(text(entry.get("gres_drained"))).whole.values())
+        except InputError as error:
+            raise BackendError(f"Slurm: node {name}: {error}") from None
+        if not name or not gpus or state & ABSENT:
+            continue
+        kind, most = max(gpus.items(), key=lambda each: each[1])
+        resources = {"cpus": count(entry.get("cpus")), "memory_mb": count(entry.get("real_memory"))}
+        labels = words(entry.get("active_features")) or words(entry.get("features"))
+        try:
+            machine = Machine(name, most, kind, resources, frozenset(labels))
+        except InputError as error:
+            raise BackendError(f"Slurm: {error}") from None
+        partitions = tuple(words(entry.get("partitions")))
+        found[name] = SlurmNode(
+            machine,
+            state,
+            text(entry.get("reason")),
+            partitions,
+            text(entry.get("address")) or name,
+            min(out, most),
+        )
+    if "nodes" not in answer:
+        raise BackendError(
+            "Slurm lists no nodes: neither `sinfo --json` nor `scontrol show nodes --json` has them"
+        )
+    return found
+
+
+def cluster_of(
+    name: str, nodes: Mapping[str, SlurmNode], tree: FoundSwitch | None, links: Cluster | None = None
+) -> Cluster:
+    """Put nodes below their switches, with the speeds that `links` has for those of the same names."""
+    if not nodes:
+        raise BackendError("Slurm has no node with GPUs: check GresTypes and Gres in slurm.conf")
+    speeds = {} if links is None else dict(zip(links.node_names, links.uplink_gbps, strict=True))
+    pats = {} if links is None else dict(zip(links.node_names, links.pat_gbps, strict=True))
+    placed: set[str] = set()
+
+    def gbps(node: Machine | Switch) -> float:
+        known = speeds.get(node.name)
+        if known is not None and known != float("inf"):
+            return known
+        return LINK_GBPS if isinstance(node, Machine) else sum(node.uplinks_gbps)
+
+    def switch(called: str, below: Iterable[Machine | Switch]) -> Switch:
+        children = tuple(below)
+        return Switch(called, children, tuple(map(gbps, children)), pats.get(called))
+
+    def built(found: FoundSwitch) -> Switch | None:
+        below: list[Machine | Switch] = [
+            nodes[each].machine for each in found.machines if each in nodes and each not in placed
+        ]
+        placed.update(found.machines)
+        below += [made for inner in found.switches if (made := built(inner)) is not None]
+        return switch(found.name, below) if below else None
+
+    root = None if tree is None else built(tree)
+    left = sorted(
+        (node.machine for key, node in nodes.items() if key not in placed), key=lambda each: in_order(each.name)
+    )
+    if left:
+        root = switch(TOP if root is None else root.name, (*left, *(() if root is None else root.children)))
+    if root is None:
+        raise BackendError("Slurm has no node with GPUs")
+    partitions: dict[str, list[str]] = {}
+    for key, node in nodes.items():
+        for partition in node.partitions:
+            partitions.setdefault(partition, []).append(key)
+    return Cluster.of(Switch(name, root.children, root.uplinks_gbps, root.pat_gbps), partitions)
+
+
+def cluster_name(configuration: str) -> str:
+    """Return the name of the cluster from `scontrol show config`."""
+    found = re.search(r"^ClusterName\s*=\s*(\S+)", configuration, re.MULTILINE)
+    return found[1] if found else "slurm"

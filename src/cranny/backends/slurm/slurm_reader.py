@@ -1,0 +1,90 @@
+"""What Slurm says now, asked at most so often, whatever needs to know it: the load on slurmctld stays bounded."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cranny.backends.protocol import BackendError
+from cranny.backends.slurm.slurm_commands import SlurmCommands, UnknownSlurmJobError
+from cranny.backends.slurm.slurm_jobs import SlurmJob, read_jobs
+from cranny.backends.slurm.slurm_nodes import SlurmNode, read_nodes
+
+INTERVAL_S = 5.0
+
+
+@dataclass(frozen=True)
+class JobTable:
+    """All jobs that Slurm knew at one time."""
+
+    asked_at: float  # by the clock of `time.monotonic`, before Slurm was asked
+    jobs: Mapping[int, SlurmJob]
+
+
+class SlurmReader:
+    """Reads jobs and nodes; shared by the source and the backend, which are used by two threads."""
+
+    def __init__(
+        self,
+        commands: SlurmCommands,
+        interval_s: float = INTERVAL_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.commands = commands
+        self.interval_s = interval_s
+        self.clock = clock
+        self._lock = threading.Lock()
+        self._table: JobTable | None = None
+        self._nodes_from: tuple[str, ...] | None = None  # the command that lists nodes in this version
+
+    def table(self, since: float | None = None) -> JobTable:
+        """Return all jobs: as they were after `since`, or not longer ago than the interval."""
+        with self._lock:
+            now = self.clock()
+            table = self._table
+            if table is None or (
+                now - table.asked_at >= self.interval_s if since is None else table.asked_at <= since
+            ):
+                self._table = table = JobTable(now, read_jobs(self.commands.json("squeue", "--states=all")))
+            return table
+
+    def due(self, seen: JobTable | None) -> bool:
+        """Return whether `table` has, or would ask for, something newer than what was seen."""
+        table = self._table
+        return table is not seen or table is None or self.clock() - table.asked_at >= self.interval_s
+
+    def nodes(self) -> dict[str, SlurmNode]:
+        """Return the nodes with GPUs, by name."""
+        if self._nodes_from is not None:
+            return read_nodes(self.commands.json(*self._nodes_from))
+        try:  # from 23.02 on; sinfo has lost the nodes since
+            answer, self._nodes_from = (
+                self.commands.json("scontrol", "show", "nodes"),
+                ("scontrol", "show", "nodes"),
+            )
+        except UnknownSlurmJobError:
+            raise
+        except BackendError:
+            answer, self._nodes_from = self.commands.json("sinfo"), ("sinfo",)
+        return read_nodes(answer)
+
+    def accounted(self, job: int) -> tuple[str, int | None] | None:
+        """Return the state and exit code of a job that slurmctld has forgotten, if there is accounting."""
+        try:
+            printed = self.commands.call("sacct", "-n", "-P", "-X", "-j", str(job), "-o", "State,ExitCode")
+        except (BackendError, OSError):
+            return None
+        state, _, code = printed.strip().partition("\n")[0].partition("|")
+        if not state:
+            return None
+        exit_code, _, signal = code.partition(":")
+        known = exit_code.isdigit() and signal.isdigit()
+        return state.split()[0], (-int(signal) or int(exit_code)) if known else None
+
+
+def answer_version(answer: Mapping[str, Any]) -> str:
+    """Return the version of Slurm that an answer in JSON comes from."""
+    meta = answer.get("meta")
+    found = (meta.get("Slurm") or meta.get("slurm")) if isinstance(meta, dict) else None
+    return str(found.get("release", "")) if isinstance(found, dict) else ""
