@@ -1,9 +1,11 @@
 """What tests of the Slurm backend share: its parts with short intervals, and launches of jobs that wait."""
 
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import cranny
 from cranny.backends.protocol import Ended, Launch, Rank
 from cranny.backends.slurm.managed_jobs import ManagedJobs
 from cranny.backends.slurm.slurm_backend import SlurmBackend
@@ -13,6 +15,11 @@ from cranny.backends.slurm.slurm_source import SlurmSource
 from cranny.service.clock import wall_clock
 from tests.slurm.real_slurm import PATIENCE_S, RealSlurm
 
+SOURCE = Path(cranny.__file__).parents[1]
+WRAPPER = (
+    *("env", f"PYTHONPATH={SOURCE}", sys.executable, "-S", "-c"),
+    "from cranny.agent.slurm_launch import main; main()",
+)
 FAR = "--begin=now+3650days"  # as job_submit.lua does it
 
 
@@ -25,7 +32,7 @@ class Driver:
         self.reader = SlurmReader(self.commands, 0.1)
         self.managed = ManagedJobs()
         self.source = SlurmSource(self.reader, self.managed, wall_clock)
-        self.backend = SlurmBackend(self.reader, self.source, self.managed, start_s=start_s)
+        self.backend = SlurmBackend(self.reader, self.source, self.managed, start_s=start_s, wrapper=WRAPPER)
 
     def restarted(self) -> "Driver":
         """Return another one on the same Slurm, as after a restart of the service."""

@@ -1,5 +1,8 @@
 """Launches, ends and restarts on a real Slurm."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from cranny.backends.protocol import NOT_STARTED, BackendError, Ended
@@ -201,3 +204,33 @@ def test_missing_and_hanging_commands_are_named(slurm: RealSlurm) -> None:
     with pytest.raises(BackendError, match="echo --json prints no JSON"):
         commands.json("echo", "hello")
     assert not issubclass(SlurmDeniedError, OSError)
+
+
+def test_a_job_of_cranny_itself_runs_with_uneven_counts(slurm: RealSlurm, tmp_path: Path) -> None:
+    """Three ranks on one node, one on another: a heterogeneous job, numbered by the placement."""
+    driver = Driver(slurm)
+    tmp_path.chmod(0o755)
+    says = 'echo "$RANK/$WORLD_SIZE $SLURMD_NODENAME $LOCAL_RANK $GREETING" >> "$OUT"; exit 0'
+    nodes = ("node2", "node5", "node2", "node2")
+    what = replace(
+        driver.launch_of("0", nodes),
+        argv=("/bin/sh", "-c", says),
+        env={"GREETING": "it's me", "OUT": str(tmp_path / "out")},
+        log_dir=tmp_path / "job" / "1",
+        external="",
+    )
+    driver.backend.launch(what)
+    after = driver.restarted()  # before anything was stored
+    after.backend.launch(what)
+    assert (
+        len(slurm.call("squeue", "-h", "-t", "all", "-n", what.job_id, "-o", "%A").split()) == 2
+    )  # its two parts
+    assert not after.source.read().foreign
+    assert after.ends() == [Ended(what.job_id, 1, 0, "finished")]
+    assert sorted((tmp_path / "out").read_text().splitlines()) == [
+        "0/4 node2 0 it's me",
+        "1/4 node5 0 it's me",
+        "2/4 node2 1 it's me",
+        "3/4 node2 2 it's me",
+    ]
+    assert list(driver.restarted().backend.adopt([what])) == [Ended(what.job_id, 1, 0, "finished")]

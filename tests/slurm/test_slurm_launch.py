@@ -1,6 +1,6 @@
 """Ranks as they are seen from inside the tasks of a real Slurm job."""
 
-import sys
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,11 +9,10 @@ import pytest
 import cranny
 from cranny.agent.slurm_launch import TaskOfStep, tasks_per_node, variables
 from cranny.channel.placed_comment import PlacedComment
-from tests.slurm.driver import Driver
+from tests.slurm.driver import WRAPPER, Driver
 from tests.slurm.real_slurm import RealSlurm, until
 
-SOURCE = Path(cranny.__file__).parents[1]
-LAUNCH = f"env PYTHONPATH={SOURCE} {sys.executable} -S -c 'from cranny.agent.slurm_launch import main; main()'"
+LAUNCH = shlex.join(WRAPPER)
 SAID = "$RANK of $WORLD_SIZE $SLURMD_NODENAME $LOCAL_RANK/$LOCAL_WORLD_SIZE $MASTER_ADDR $MASTER_PORT"
 SAYS = f"sh -c 'echo {SAID}'"
 

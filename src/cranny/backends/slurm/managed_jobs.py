@@ -7,6 +7,7 @@ class ManagedJobs:
     """Ids of jobs, shared by two threads; times are those of a monotonic clock."""
 
     def __init__(self) -> None:
+        self.comments = threading.Lock()  # held while the AdminComment of a job is written
         self._lock = threading.Lock()
         self._followed: set[int] = set()
         self._dropped: dict[int, float] = {}  # id -> when it was no longer followed

@@ -1,8 +1,9 @@
 """Starts, watches and ends jobs of Slurm where they were placed.
 
-A job was submitted by `sbatch` and waits, held or with a begin far in the future. To launch it, one call of
-`scontrol update` sets its node list and shape, and lets it begin; Slurm starts it. Slurm refuses to update a job
-that has started, so that a call that is made twice, or whose answer was lost, cannot start it twice or elsewhere.
+Most jobs were given to Slurm by their users, and wait there: held, or with a begin far in the future. One call of
+`scontrol update` sets node list and shape of a job and lets it begin; Slurm starts it. Slurm refuses to update a job
+that has started, so that a call that is made twice, or whose answer was lost, cannot start it twice or elsewhere. A
+job that was given to cranny itself is submitted to Slurm when it is launched.
 """
 
 import contextlib
@@ -18,7 +19,8 @@ from cranny.backends.slurm.slurm_commands import UnknownSlurmJobError
 from cranny.backends.slurm.slurm_jobs import SlurmJob
 from cranny.backends.slurm.slurm_reader import JobTable, SlurmReader
 from cranny.backends.slurm.slurm_shape import placed_options
-from cranny.backends.slurm.slurm_source import SlurmSource
+from cranny.backends.slurm.slurm_source import SUBMITTED, SlurmSource
+from cranny.backends.slurm.slurm_submit import WRAPPER, batch_script, environment, submission
 from cranny.channel.placed_comment import PlacedComment
 from cranny.model.cluster import Cluster
 
@@ -58,9 +60,10 @@ class SlurmBackend:
         *,
         start_s: float = START_S,
         rest_s: float = REST_S,
+        wrapper: Sequence[str] = WRAPPER,
     ) -> None:
         self._reader, self._source, self._managed = reader, source, managed
-        self._start_s, self._rest_s = start_s, rest_s
+        self._start_s, self._rest_s, self._wrapper = start_s, rest_s, tuple(wrapper)
         self._running: dict[str, _Followed] = {}  # by our id
         self._seen: JobTable | None = None
         self._cluster: Cluster | None = None
@@ -75,24 +78,30 @@ class SlurmBackend:
         """Let Slurm start a job on the nodes of its ranks."""
         if what.job_id in self._running:
             raise BackendError(f"job {what.job_id!r} runs already")
-        if not what.external.isdigit() or not what.machines:
-            raise BackendError(f"job {what.job_id!r}: was not submitted to Slurm")
-        slurm_id = int(what.external)
-        job = self._reader.table().jobs.get(slurm_id) or self._reader.table(self._reader.clock()).jobs.get(
-            slurm_id
-        )
+        if not what.machines:
+            raise BackendError(f"job {what.job_id!r}: its launch names no nodes")
+        if what.argv == SUBMITTED:
+            self._launch_submitted(what)
+        else:
+            self._submit(what)
+
+    def _launch_submitted(self, what: Launch) -> None:
+        """Release a job that waits in Slurm."""
+        slurm_id, mine = int(what.external or 0), launch_token(what)
+        known = self._reader.table().jobs
+        job = known.get(slurm_id) or self._reader.table(self._reader.clock()).jobs.get(slurm_id)
         if job is None:
             raise BackendError(f"job {what.job_id!r}: Slurm does not know its job {slurm_id}")
-        mine = launch_token(what)
         placed = PlacedComment.read(job.admin_comment)
         released = placed is not None and placed.launch == mine and not self._source.is_gated(job)
         if job.over or (job.running and not released):
             where = f" on {','.join(job.nodes)}" if job.running else ""
             raise BackendError(f"job {what.job_id!r}: {_said(job)}{where}, and was not started by cranny")
-        self._managed.follow(slurm_id)
+        with self._managed.comments:
+            self._managed.follow(slurm_id)
         try:
             if not released:
-                self._release(what, job, mine)
+                self._release(what, job)
         except BackendError:
             self._managed.drop(slurm_id, NEVER)
             raise
@@ -100,6 +109,24 @@ class SlurmBackend:
             self._managed.drop(slurm_id, self._reader.clock() + UNSURE_S)
             raise
         self._running[what.job_id] = _Followed(what, slurm_id, self._reader.clock(), job.restarts)
+
+    def _submit(self, what: Launch) -> None:
+        """Submit a job to the nodes of its ranks, unless an earlier call has."""
+        found = self._by_token(self._reader.table(self._reader.clock()), launch_token(what))
+        if found is None:
+            if not what.log_dir.is_dir():
+                what.log_dir.mkdir(parents=True)
+            script = what.log_dir / "batch.sh"
+            comment = self._comment(what)
+            script.write_text(batch_script(what, comment, self._wrapper), encoding="utf-8")
+            argv = submission(what, comment, script)
+            try:
+                printed = self._reader.commands.call(*argv, env=environment(what))
+            except BackendError as error:
+                raise BackendError(f"job {what.job_id!r}: {error}") from None
+            found = int(printed.strip().partition(";")[0])
+        self._managed.follow(found)
+        self._running[what.job_id] = _Followed(what, found, self._reader.clock(), 0)
 
     def stop(self, job_id: str, grace_s: float | None = None) -> None:
         """Cancel a job; the time between SIGTERM and SIGKILL is Slurm's KillWait, or none if `grace_s` is 0."""
@@ -117,6 +144,11 @@ class SlurmBackend:
     def channel(self, job_id: str) -> JobChannel | None:  # noqa: ARG002 - jobs of Slurm have none
         """Return None: jobs that users submit to Slurm are launched without a channel."""
         return None
+
+    def external_id(self, job_id: str) -> str:
+        """Return what Slurm calls a job that runs."""
+        followed = self._running.get(job_id)
+        return "" if followed is None else str(followed.slurm_id)
 
     def poll(self) -> Sequence[Ended]:
         """Return the attempts that ended, as far as Slurm's last answer tells."""
@@ -140,16 +172,13 @@ class SlurmBackend:
             known = self._running.get(what.job_id)
             if known is not None and known.what.attempt == what.attempt:
                 continue
-            job = table.jobs.get(int(what.external)) if what.external.isdigit() else None
-            placed = None if job is None else PlacedComment.read(job.admin_comment)
-            if known is not None or (job is not None and (placed is None or placed.launch != launch_token(what))):
+            job = table.jobs.get(self._slurm_id(what, table))
+            if known is not None or not self._was_launched(what, job):
                 ended.append(Ended(what.job_id, what.attempt, None, "lost"))
                 continue
-            if job is not None and self._source.is_gated(job):  # set up, but not released; it stays so
-                ended.append(Ended(what.job_id, what.attempt, None, "lost"))
-                continue
-            followed = _Followed(what, int(what.external or 0), table.asked_at, 0 if job is None else job.restarts)
-            self._managed.follow(followed.slurm_id)
+            slurm_id = int(what.external or 0) if job is None else job.id
+            followed = _Followed(what, slurm_id, table.asked_at, 0 if job is None else job.restarts)
+            self._managed.follow(slurm_id)
             if (report := self._judge(followed, table)) is not None:
                 ended.append(report)
             else:
@@ -159,17 +188,40 @@ class SlurmBackend:
     def close(self) -> None:
         """Do nothing: Slurm runs the jobs."""
 
+    def _slurm_id(self, what: Launch, table: JobTable) -> int:
+        """Return Slurm's id of a job; 0 if there is none."""
+        if what.argv == SUBMITTED:
+            return int(what.external or 0)
+        return self._by_token(table, launch_token(what)) or 0
+
+    def _by_token(self, table: JobTable, token: str) -> int | None:
+        """Return the job of Slurm that an attempt was submitted as; of several parts the first."""
+        for job in table.jobs.values():
+            placed = PlacedComment.read(job.comment) if token in job.comment else None
+            if job.group in (0, job.id) and placed is not None and placed.launch == token:
+                return job.id
+        return None
+
+    def _was_launched(self, what: Launch, job: SlurmJob | None) -> bool:
+        """Return whether an attempt was released; one that was only set up stays as it is, and did not start."""
+        if job is None:  # Slurm has forgotten it, or never had it
+            return what.argv == SUBMITTED or what.launched_s is not None
+        placed = PlacedComment.read(job.admin_comment if what.argv == SUBMITTED else job.comment)
+        return placed is not None and placed.launch == launch_token(what) and not self._source.is_gated(job)
+
     def _call(self, *argv: str) -> str:
         return self._reader.commands.call(*argv)
 
-    def _release(self, what: Launch, job: SlurmJob, token: str) -> None:
+    def _comment(self, what: Launch) -> PlacedComment:
+        master = self._source.address_of(what.machines[0])
+        return PlacedComment(what.job_id, launch_token(what), master, what.machines, text=what.note)
+
+    def _release(self, what: Launch, job: SlurmJob) -> None:
         """Set nodes and shape of a job and let it begin, in one call; one that is held is released in a second."""
         if not job.priority and job.pending and not self._source.is_gated(job):
             raise BackendError(f"job {what.job_id!r}: its job {job.id} is held in Slurm ({job.reason})")
-        master = self._source.address_of(what.machines[0])
-        comment = PlacedComment(what.job_id, token, master, what.machines, text=what.note)
-        begin = "StartTime=now"
-        options = [*placed_options(job, what.machines), f"AdminComment={comment.write()}", begin]
+        comment = self._comment(what).write()
+        options = [*placed_options(job, what.machines), f"AdminComment={comment}", "StartTime=now"]
         try:
             self._call("scontrol", "update", f"JobId={job.id}", *options)
         except BackendError as error:
@@ -191,26 +243,34 @@ class SlurmBackend:
 
     def _judge(self, followed: _Followed, table: JobTable) -> Ended | None:
         """Return how an attempt ended; None if it runs, or may still start."""
-        job = table.jobs.get(followed.slurm_id)
+        parts = table.parts(followed.slurm_id)
+        job = next((part for part in parts if not part.over), parts[0] if parts else None)
         end = partial(Ended, followed.what.job_id, followed.what.attempt)
         if job is None:
             report = end(*self._forgotten(followed.slurm_id))
         elif job.over:
             report = end(*_how(next(iter(sorted(job.states))), job.exit_code))
         elif job.running:
-            if set(job.nodes) == set(followed.what.machines) or not job.nodes or "RUNNING" not in job.states:
+            for part in parts:
+                self._managed.follow(part.id)
+            nodes = {node for part in parts for node in part.nodes}
+            if nodes == set(followed.what.machines) or any("RUNNING" not in part.states for part in parts):
                 followed.restarts = job.restarts
                 return None
             report = end(None, "failed", f"Slurm runs it on {','.join(job.nodes)}; cranny no longer follows it")
         else:
             return self._judge_pending(followed, job, end)
-        self._managed.drop(followed.slurm_id, self._reader.clock())
+        for slurm_id in {followed.slurm_id, *(part.id for part in parts)}:
+            self._managed.drop(slurm_id, self._reader.clock())
         return report
 
     def _judge_pending(self, followed: _Followed, job: SlurmJob, end: Callable[..., Ended]) -> Ended | None:
         """Return what became of an attempt whose job waits in Slurm; None if it is about to start."""
         rest_s = 0.0
-        if job.restarts > followed.restarts:
+        if followed.what.argv != SUBMITTED:
+            return None  # it has its nodes, and waits for them
+        begins_later = job.reason == "BeginTime" and not self._source.is_gated(job)  # as after a node has failed
+        if job.restarts > followed.restarts or begins_later:
             if not self._source.is_gated(job) and job.priority and not self._gate(job.id):
                 return None
             report = end(None, "lost", f"Slurm has put it back into its queue: {job.reason}")

@@ -136,7 +136,7 @@ def _described(errors: Any) -> str:
 
 def _error(argv: Sequence[str], code: int, errors: str) -> Exception:
     """Make the error of a command that failed."""
-    lines = [line.strip() for line in errors.splitlines() if line.strip()]
+    lines = [line.strip() for line in errors.splitlines() if line.strip() and not line.startswith("Try ")]
     said = re.sub(r"^(\w+: )(error: )?", r"\1", lines[-1])[:300] if lines else f"exit code {code}"
     name = argv[0]
     said = said if said.startswith(f"{name}:") else f"{name}: {said}"

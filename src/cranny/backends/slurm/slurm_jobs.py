@@ -68,7 +68,8 @@ class SlurmJob:
     memory_per_gpu: int
     reservation: str
     waits_for: str  # its dependency
-    part: bool  # of an array, or of a heterogeneous job
+    array: int  # that it belongs to, or 0
+    group: int  # the heterogeneous job that it is a part of, or 0
     requeue: bool
     restarts: int
     exit_code: int | None  # minus the signal if one ended it
@@ -144,7 +145,8 @@ def _job(entry: Mapping[str, Any]) -> SlurmJob:
         memory_per_gpu=0 if (memory := gpu_request(entry.get("memory_per_tres"))) is None else memory.gpus,
         reservation=text(entry.get("resv_name")),
         waits_for=text(entry.get("dependency")),
-        part=bool(count(entry.get("array_job_id")) or count(entry.get("het_job_id"))),
+        array=count(entry.get("array_job_id")),
+        group=count(entry.get("het_job_id")),
         requeue=bool(entry.get("requeue")),
         restarts=count(entry.get("restart_cnt")),
         exit_code=_exit_code(entry.get("exit_code")),

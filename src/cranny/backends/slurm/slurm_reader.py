@@ -21,6 +21,13 @@ class JobTable:
     asked_at: float  # by the clock of `time.monotonic`, before Slurm was asked
     jobs: Mapping[int, SlurmJob]
 
+    def parts(self, job_id: int) -> list[SlurmJob]:
+        """Return the parts of a job: itself, or all of a heterogeneous one; none if Slurm does not know it."""
+        first = self.jobs.get(job_id)
+        if first is None or not first.group:
+            return [] if first is None else [first]
+        return [job for job in self.jobs.values() if job.group == first.group]
+
 
 class SlurmReader:
     """Reads jobs and nodes; shared by the source and the backend, which are used by two threads."""

@@ -23,7 +23,10 @@ from cranny.model.errors import InputError
 from cranny.model.yaml_file import MAX_NAME
 
 GATED_S = 365 * 86_400.0  # a job that may not begin for so long waits for cranny
+SUBMITTED = ("sbatch",)  # the command of jobs that users gave to Slurm
 LONGEST_S = 10 * 365 * 86_400.0  # time limit that a job file can have
+SHOWN_S = 60.0  # how often the reason of a job is written
+MOST_SHOWN = 20  # reasons that are written at a time
 RARELY_S = 60.0  # how often the tree of switches and reservations are asked for
 _HINTS = {"model": str, "collective": str, "tp": int, "pp": int}
 _FIELD = re.compile(r"(\w+)=(\S*)")
@@ -40,13 +43,17 @@ class SlurmSource:
         now_s: Callable[[], float],
         links: Cluster | None = None,
         partitions: frozenset[str] = frozenset(),
+        *,
+        shows: bool = True,
     ) -> None:
         """Take the speeds of links from `links`, a cluster with machines and switches of the same names.
 
         Jobs that their users hold are placed if they have the mark in a comment, or are in one of `partitions`.
+        Without `shows` nothing is written to Slurm.
         """
         self._reader, self._managed, self._links, self._now_s = reader, managed, links, now_s
-        self._partitions = partitions
+        self._partitions, self._shows = partitions, shows
+        self._shown: dict[str, float] = {}  # job -> when its reason was written
         self._asked_at = float("-inf")  # when what changes rarely was asked for
         self._name = "slurm"
         self._tree: FoundSwitch | None = None
@@ -78,9 +85,27 @@ class SlurmSource:
             reservations=self._reservations,
         )
 
+    def show(self, reasons: Mapping[str, str]) -> None:
+        """Write into the AdminComment of waiting jobs why they wait; seldom, and a few at a time."""
+        if not self._shows:
+            return
+        now, table = self._reader.clock(), self._reader.table()
+        self._shown = {job: at for job, at in self._shown.items() if job in reasons}
+        due = [job for job in reasons if now - self._shown.get(job, float("-inf")) >= SHOWN_S and job.isdigit()]
+        for job_id in sorted(due, key=lambda each: self._shown.get(each, float("-inf")))[:MOST_SHOWN]:
+            job = table.jobs.get(int(job_id))
+            placed = PlacedComment() if job is None else PlacedComment.read(job.admin_comment) or PlacedComment()
+            with self._managed.comments:  # a launch writes the ranks there, which must not be lost
+                if job is None or not self.is_gated(job) or self._managed.ours(job.id, table.asked_at):
+                    continue
+                text = placed._replace(master="", nodes=(), text=reasons[job_id]).write()
+                if text != job.admin_comment:
+                    self._reader.commands.call("scontrol", "update", f"JobId={job_id}", f"AdminComment={text}")
+            self._shown[job_id] = now
+
     def is_gated(self, job: SlurmJob) -> bool:
         """Return whether a job waits for cranny to place it, held or with a begin far in the future."""
-        if not job.pending or job.part:
+        if not job.pending or (job.array or job.group):
             return False
         if job.priority and job.eligible_s > self._now_s() + GATED_S:
             return PlacedComment.read(job.admin_comment) is not None or self._opted_in(job)
@@ -120,7 +145,7 @@ class SlurmSource:
         shape = shape_of(job, most)
         spec: dict[str, Any] = {
             **_hints(job.comment),
-            "command": ["sbatch"],  # its script is Slurm's
+            "command": list(SUBMITTED),  # its script is Slurm's
             "gpus": shape.gpus,
             "resources": per_worker(job, shape),
             "checkpoint": "none",  # preemption is Slurm's

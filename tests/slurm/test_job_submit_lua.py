@@ -1,0 +1,51 @@
+"""The shipped job_submit.lua, as a real slurmctld runs it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.slurm.driver import Driver
+from tests.slurm.real_slurm import RealSlurm
+
+SHIPPED = Path(__file__).parents[2] / "deploy" / "slurm" / "job_submit.lua"
+MORE = "PartitionName=placed Nodes=ALL MaxTime=INFINITE State=UP"
+
+
+@pytest.fixture(scope="module")
+def with_lua(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSlurm]:
+    """Return a Slurm with the shipped plugin, in which one partition opts in."""
+    file = tmp_path_factory.mktemp("lua") / "job_submit.lua"
+    text = SHIPPED.read_text()
+    assert "local partitions = {} " in text
+    file.write_text(text.replace("local partitions = {} ", "local partitions = { placed = true } "))
+    slurm = RealSlurm(nodes=2, extra=[MORE], lua=file)
+    try:
+        slurm.start()
+        yield slurm
+    finally:
+        slurm.stop()
+
+
+def test_jobs_opt_in_by_comment_feature_or_partition(with_lua: RealSlurm) -> None:
+    driver, gpu = Driver(with_lua), ("--gpus=1",)
+    ways = [("--comment=cranny model=vgg16",), ("-Ccranny",), ("-Ccranny&row1",), ("-pplaced",)]
+    placed = [with_lua.sbatch(*way, *gpu) for way in ways]
+    later = with_lua.sbatch("--comment=cranny", "--begin=now+1hour", *gpu)
+    others = [("--comment=crannyish",), ("--begin=now+1hour",), ("--hold", "-Crow1"), ("-pplaced", "--array=1-2")]
+    for way in others:
+        with_lua.sbatch(*way, *gpu)
+    no_gpus = with_lua.sbatch("-pplaced")
+    waiting = driver.source.read().waiting
+    assert [each.id for each in waiting] == placed
+    assert all(each.priority > 0 for each in waiting)
+    assert waiting[0].spec["model"] == "vgg16"
+    assert [each.spec["constraints"].get("features") for each in waiting] == [None, None, ["row1"], None]
+    assert "AdminComment=cranny after=" in with_lua.call("scontrol", "show", "job", later)
+    with_lua.comes_to(no_gpus, "RUNNING", "PENDING")
+    driver.launch(placed[1], ["node2"])
+    with_lua.comes_to(placed[1], "RUNNING")
+    driver.source.show({placed[0]: "waits for 3 GPUs of node1", placed[1]: "is not overwritten"})
+    assert "AdminComment=cranny | waits for 3 GPUs of node1" in with_lua.call("scontrol", "show", "job", placed[0])
+    assert "ranks=node2" in with_lua.call("scontrol", "show", "job", placed[1])
+    assert driver.waiting() == [placed[0], *placed[2:]]
