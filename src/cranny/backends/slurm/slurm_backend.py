@@ -1,9 +1,9 @@
 """Starts, watches and ends jobs of Slurm where they were placed.
 
-Most jobs were given to Slurm by their users, and wait there: held, or with a begin far in the future. One call of
-`scontrol update` sets node list and shape of a job and lets it begin; Slurm starts it. Slurm refuses to update a job
-that has started, so that a call that is made twice, or whose answer was lost, cannot start it twice or elsewhere. A
-job that was given to cranny itself is submitted to Slurm when it is launched.
+Most jobs were given to Slurm by their users, and wait there: held, or with a begin far in the future. One call
+of `scontrol update` sets node list and shape of a job and lets it begin; Slurm starts it. Slurm refuses to
+update a job that has started, so that a call that is made twice, or whose answer was lost, cannot start it
+twice or elsewhere. A job that was given to cranny itself is submitted to Slurm when it is launched.
 """
 
 import contextlib
