@@ -13,7 +13,7 @@ from tests.reference.invariants import check
 from cranny.backends.protocol import Ended
 from cranny.model.cluster import Cluster
 from cranny.service.executor import AttemptLaunched
-from cranny.service.job_records import JobRecord
+from cranny.service.job_record import JobRecord
 from cranny.service.limits import Limits
 from cranny.service.scheduler import Scheduler
 

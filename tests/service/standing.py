@@ -1,8 +1,9 @@
 """What tests of the service share: how things stand, as plain values that can be compared."""
 
-from dataclasses import asdict
 from typing import Any
 
+from cranny.model.cluster import Cluster
+from cranny.model.cluster_values import cluster_values
 from cranny.service.scheduler import Scheduler
 
 
@@ -12,7 +13,11 @@ def standing(scheduler: Scheduler) -> dict[str, Any]:
     jobs = {}
     for job_id, record in records.jobs.items():
         values = {name: getattr(record, name) for name in record.__slots__ if name not in {"job", "spec"}}
-        values["attempts"] = [asdict(attempt) | {"placement": attempt.placement} for attempt in record.attempts]
+        values["attempts"] = [
+            {name: getattr(attempt, name) for name in attempt.__slots__} | {"cluster": _names(attempt.cluster)}
+            for attempt in record.attempts
+        ]
+        values["observed_on"] = _names(record.observed_on)
         values["leaving"] = [attempt.number for attempt in record.leaving]
         jobs[job_id] = values | {"spec": record.spec.model_dump()}
     return {
@@ -29,8 +34,16 @@ def standing(scheduler: Scheduler) -> dict[str, Any]:
         "open_jobs": {user: count for user, count in records.open_jobs.items() if count},
         "keys": records.keys,
         "drained": records.drained,
+        "cluster": cluster_values(records.cluster),
+        "up": [engine.state.is_up(machine) for machine in range(len(records.cluster.machines))],
+        "managed": records.managed.values(),
+        "externals": records.externals,
         "recommended": records.recommended,
         "saved": records.saved,
         "profiles": {key: known.values() for key, known in records.profiles.items()},
         "seq": records.seq,
     }
+
+
+def _names(cluster: Cluster | None) -> tuple[str, ...] | None:
+    return None if cluster is None else cluster.node_names

@@ -14,7 +14,7 @@ from tests.service.training import SPEED
 
 from cranny.channel.control import Control
 from cranny.model.cluster import Cluster
-from cranny.service.job_records import ResumedAt
+from cranny.service.job_record import ResumedAt
 
 HERE = Path(__file__).parent
 ENV = {"PYTHONPATH": f"{HERE.parents[1] / 'src'}:{HERE.parents[1]}"}

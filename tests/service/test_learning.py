@@ -16,7 +16,7 @@ from cranny.channel.report import Record, Resumed
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.model.placement import Placement
-from cranny.service.job_records import Attempt, JobRecord, LastStep, ResumedAt
+from cranny.service.job_record import Attempt, JobRecord, LastStep, ResumedAt
 from cranny.service.job_spec import parse
 from cranny.service.learned_profile import LearnedProfile
 from cranny.service.learning import LEAST_S, Learner

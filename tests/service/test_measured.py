@@ -3,7 +3,7 @@ from tests.service.test_controls import mixed
 
 from cranny.channel.control import Control
 from cranny.model.placement import Placement
-from cranny.service.job_records import Attempt, JobRecord, ResumedAt
+from cranny.service.job_record import Attempt, JobRecord, ResumedAt
 from cranny.service.job_spec import parse
 from cranny.service.learned_profile import LearnedProfile
 from cranny.service.measured import recent_s, restarts, types

@@ -11,6 +11,7 @@ from cranny.core.constraints import Constraints
 from cranny.model.placement import Placement
 from cranny.policies.cranny.moves import MoveGain, MoveGroup, ProposedMove
 from cranny.service.limits import ConflictError, NotFoundError
+from cranny.service.made_moves import make_moves
 from cranny.service.movable_jobs import movable_jobs
 
 Scattered = Callable[..., Site]
@@ -93,7 +94,7 @@ def test_a_plan_that_no_longer_fits_is_refused_whole(scattered: Scattered) -> No
 
     def make(*moves: ProposedMove) -> None:
         found = [MoveGroup("empty", moves, MoveGain(0.0, 0.0, 0.0, 0.0))]
-        running.service.call(lambda now_s: running.service.scheduler.move(found, now_s)).result(60)
+        running.service.call(lambda now_s: make_moves(running.service.scheduler, found, now_s)).result(60)
 
     with pytest.raises(ConflictError, match="job-3 has changed meanwhile; no job was moved, retry"):
         make(move._replace(source=Placement((1,))))

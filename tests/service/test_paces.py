@@ -17,7 +17,7 @@ from cranny.model.profile import ModelProfile
 from cranny.network.phases import link_groups
 from cranny.network.phases.pacing_period import DEVIATIONS, SLACKS, TOLERANCE
 from cranny.service.explain import PLACED
-from cranny.service.job_records import KeptPace
+from cranny.service.job_record import KeptPace
 from cranny.service.learned_profile import LearnedProfile
 from cranny.service.paces import JITTER, Paces, differs, iteration_s
 from cranny.service.point_history import Point

@@ -14,7 +14,7 @@ from cranny.backends.protocol import Ended
 from cranny.model.cluster import Cluster
 from cranny.model.errors import CrannyError
 from cranny.service.executor import AttemptLaunched
-from cranny.service.job_records import JobRecord
+from cranny.service.job_record import JobRecord
 from cranny.service.job_spec import parse
 from cranny.service.limits import Limits
 from cranny.service.scheduler import Mode, Scheduler

@@ -11,7 +11,7 @@ from tests.service.conftest import Serve, until
 from tests.service.test_channels import ENV, HERE, ranks_of
 
 from cranny.model.cluster import Cluster
-from cranny.service.job_records import JobRecord, ResumedAt
+from cranny.service.job_record import JobRecord, ResumedAt
 
 CLUSTER = Cluster.single_rack(1, 1)
 # A training that fails as soon as there is a file of this name; it saves nothing, so the next attempt begins anew.

@@ -14,7 +14,7 @@ from tests.service.standing import standing
 from cranny.backends.protocol import Ended, Reason
 from cranny.policies import TABLE
 from cranny.service.executor import AttemptLaunched
-from cranny.service.job_records import JobRecord
+from cranny.service.job_record import JobRecord
 from cranny.service.limits import Limits
 from cranny.service.scheduler import Scheduler
 from cranny.service.store import EventStore

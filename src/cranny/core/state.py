@@ -1,13 +1,16 @@
 """The state of a cluster: the only writer of which job holds which GPU."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import islice
 from weakref import ref
 
 import numpy as np
 
 from cranny.core.accounting import Accounting, Running, attained_gpu_s
 from cranny.core.change_log import ChangeLog
+from cranny.core.machine_set import members
 from cranny.core.snapshot import Lease, Snapshot, Waiting
+from cranny.core.traffic import SILENT
 from cranny.model.arrays import Ints
 from cranny.model.cluster import Cluster
 from cranny.model.cluster_change import Renumbering
@@ -191,6 +194,35 @@ class ClusterState:
             self._changes.add(running, -1)
         self._failed.add(machine)
         return lost
+
+    def hold(self, job: Job, machine: int, now_s: float = 0.0, gpus: int = 0) -> None:
+        """Let a job that was not placed here hold GPUs of a machine, also of one that takes no jobs.
+
+        It gets those of `gpus`, as bits, or else the lowest that are free.
+        """
+        if job.id in self._accounting.running:
+            raise PlacementError(f"job {job.id!r} is already running")
+        free, bits = self.free_slots(machine), gpus
+        for gpu in () if gpus else islice(members(free), job.gpus):
+            bits |= 1 << gpu
+        if bits & ~free or bits.bit_count() != job.gpus:
+            name = self.cluster.machines[machine].name
+            raise PlacementError(f"job {job.id!r} cannot hold {job.gpus} GPUs of {name}: they are not free")
+        held = Running(job, Placement((machine,) * job.gpus), {machine: bits}, SILENT, now_s)
+        self._writable().apply(held, 1)
+        self._changes.add(held, 1)
+
+    def use(self, machine: int, resources: Mapping[str, int], sign: int) -> None:
+        """Let something that is no job here use resources of a machine beside GPUs (sign 1), or no longer (-1)."""
+        accounting = self._writable()
+        for name, amount in resources.items():
+            if name in accounting.resources:
+                accounting.resources[name][machine] -= sign * amount
+
+    def free_slots(self, machine: int) -> int:
+        """Return which GPUs of a machine no job holds, as bits, whether it takes jobs or not."""
+        self._accounting.check_machine(machine)
+        return self._accounting.slots[machine]
 
     def drain(self, machine: int) -> None:
         """Place no more jobs on a machine; jobs on it go on."""

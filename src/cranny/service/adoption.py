@@ -4,9 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from cranny.backends.protocol import Launch
-from cranny.service.executor import AttemptStop
+from cranny.channel.control import Control
+from cranny.service.executor import AttemptStop, Executor
 from cranny.service.fencing import is_away, may_run
-from cranny.service.job_records import Attempt, JobRecord, JobRecords
+from cranny.service.job_record import Attempt, JobRecord
+from cranny.service.job_records import JobRecords
 from cranny.service.locations import Location
 
 
@@ -53,3 +55,18 @@ class Adoption:
             if (job_id, number) not in known and not is_away(location, records, owner, attempt):
                 found.leaving.append(launch_of(owner, attempt))  # its host is back
         return found
+
+    def hand_over(
+        self, executor: Executor, records: JobRecords, control_of: Callable[[JobRecord, Attempt], Control]
+    ) -> None:
+        """Let the executor do what is to be done about them."""
+        for what in self.current:
+            record = records.jobs[what.job_id]
+            executor.set_control(what.job_id, what.attempt, control_of(record, record.attempts[-1]))
+        executor.hold([*self.away, *self.given_up])
+        executor.adopt(self.current, self.leaving, self.stopping)
+        for what in self.given_up:
+            executor.give_up(what.job_id, what.attempt)
+        for record in records.jobs.values():
+            if record.status == "stopping":
+                executor.stop(record.id, record.attempts[-1].number)

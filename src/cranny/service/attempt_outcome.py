@@ -3,7 +3,7 @@
 from itertools import takewhile
 
 from cranny.backends.protocol import NOT_STARTED, Ended
-from cranny.service.job_records import Attempt, JobRecord, Status
+from cranny.service.job_record import Attempt, JobRecord, Status
 
 MAX_LOST = 3  # restarts in a row of a job whose processes were lost, which does not count as its failure
 
@@ -14,6 +14,8 @@ def outcome(record: JobRecord, attempt: Attempt, report: Ended) -> tuple[Status,
         return "done", 0, ""
     if not record.wanted:
         return "cancelled", 0, record.reason
+    if report.reason == "cancelled" and record.external_spec is not None:
+        return "cancelled", 0, report.detail or "cancelled in the cluster's manager"
     if report.reason == NOT_STARTED or (report.reason == "lost" and attempt.started_s is None):
         return "waiting", 0, "not started before the service ended"
     if report.reason == "lost" and (again := losses(record) + 1) <= MAX_LOST:

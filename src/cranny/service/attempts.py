@@ -6,13 +6,14 @@ from cranny.backends.protocol import Launch, Rank
 from cranny.channel.control import Control
 from cranny.service.controls import signal_of
 from cranny.service.executor import AttemptStop
-from cranny.service.job_records import Attempt, JobRecord
+from cranny.service.job_record import Attempt, JobRecord
 
 
 def launch_of(record: JobRecord, attempt: Attempt, log_dir: Path) -> Launch:
     """Return the launch of an attempt."""
     spec, machines = record.spec, attempt.placement.machines
     slots = zip(machines, attempt.gpus, strict=True)
+    names = [] if attempt.cluster is None else [attempt.cluster.machines[machine].name for machine in machines]
     return Launch(
         job_id=record.id,
         attempt=attempt.number,
@@ -28,6 +29,9 @@ def launch_of(record: JobRecord, attempt: Attempt, log_dir: Path) -> Launch:
         launched_s=attempt.started_s,
         user=record.user,
         limits=spec.limits,
+        external=record.external,
+        machines=tuple(names),
+        note=attempt.why.partition("\n")[0],
     )
 
 

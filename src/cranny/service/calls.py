@@ -1,5 +1,6 @@
 """Calls of other threads that the service loop handles, and their answers."""
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
@@ -8,6 +9,8 @@ from typing import Any, NamedTuple
 
 from cranny.model.errors import CrannyError
 
+RETRY_S = 1.0  # before a report that could not be stored is retried; doubled each time
+MAX_RETRY_S = 60.0
 ROUND_S = 0.05  # calls within this time are stored together; readers wait no longer for the lock
 
 
@@ -32,10 +35,27 @@ class CallQueue:
 
     def __init__(self) -> None:
         self._queue: SimpleQueue[Call | None] = SimpleQueue()
+        self._closed = False
 
     def put(self, call: Call | None) -> None:
         """Append a call; None ends the loop that handles them."""
         self._queue.put(call)
+
+    def put_until_stored(
+        self, work: Callable[[float], Any], faults: tuple[type[CrannyError], ...], after_s: float = RETRY_S
+    ) -> None:
+        """Append a fact: after a fault it is tried again, until its events are stored or the loop has ended."""
+        future: Future[Any] = Future()
+
+        def retry(done: Future[Any]) -> None:
+            if isinstance(done.exception(), faults) and not self._closed:
+                again = (work, faults, min(2 * after_s, MAX_RETRY_S))
+                timer = threading.Timer(after_s, self.put_until_stored, again)
+                timer.daemon = True
+                timer.start()
+
+        future.add_done_callback(retry)
+        self.put(Call(work, future))
 
     def get(self, timeout_s: float) -> Call | None:
         """Return the next call; raise `Empty` if none comes in time."""
@@ -55,6 +75,11 @@ class CallQueue:
             except Empty:
                 return
         self._queue.put(None)  # ends the loop after this round
+
+    def close(self, error: CrannyError) -> None:
+        """Fail all pending calls, and retry none."""
+        self._closed = True
+        self.refuse_all(error)
 
     def refuse_all(self, error: CrannyError) -> None:
         """Fail all pending calls."""

@@ -8,7 +8,7 @@ import signal
 from cranny.backends.protocol import numbered
 from cranny.channel.control import CheckpointRequest, Control, Pace
 from cranny.model.cluster import Cluster
-from cranny.service.job_records import Attempt, JobRecord
+from cranny.service.job_record import Attempt, JobRecord
 from cranny.service.job_spec import CheckpointFields
 
 FIRST_REQUEST = 1  # an attempt is stopped once
@@ -32,6 +32,7 @@ def shares(record: JobRecord, attempt: Attempt, cluster: Cluster) -> tuple[float
     job = record.job
     if job.speeds is None or job.tp * job.pp > 1:
         return None
+    cluster = attempt.cluster or cluster
     machines = numbered(attempt.placement.machines, torchrun=record.spec.by_torchrun)
     speeds = [job.speeds.get(cluster.machines[machine].gpu_type, 1.0) for machine in machines]
     if len(set(speeds)) == 1:

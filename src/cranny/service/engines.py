@@ -18,16 +18,21 @@ from cranny.core.queue import ORDERS, QueuePolicy
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.core.state import ClusterState
 from cranny.core.traffic import isolated
+from cranny.model.cluster import Cluster
+from cranny.model.cluster_values import cluster_of_values
 from cranny.model.errors import InputError, unknown
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Aggregate, Plan, Shift, Start
-from cranny.policies import TABLE
+from cranny.policies import DEFAULT_POLICY, TABLE
 from cranny.policies._shared.heterogeneous.sharing_policy import SharingPolicy
 from cranny.policies.cassini import Cassini
 from cranny.scenario import decision_period_s, resolve_policy, seeded_policy
+from cranny.service import foreign_jobs
 from cranny.service.event_chain import EventRow
-from cranny.service.job_records import JobRecord, JobRecords
+from cranny.service.job_record import JobRecord
+from cranny.service.job_records import JobRecords
+from cranny.service.managed_cluster import FOREIGN, foreign_of
 from cranny.service.probing import ProbingPolicy
 
 SEED = 0
@@ -35,8 +40,15 @@ MAX_PERIOD_S = 86_400.0
 STOPPING = frozenset({"las", "srtf"})  # queue orders that stop running jobs
 # Events of the log after which other jobs run than before, or another policy decides.
 CHANGES = frozenset(
-    {"placed", "moved", "shifted", "aggregated", "stopped", "ended", "observed", "policy", "profiled"}
+    {
+        *("placed", "moved", "shifted", "aggregated", "stopped", "ended", "observed", "policy", "profiled"),
+        *("opened", "cluster", "foreign"),
+    }
 )
+
+
+# Events that say what the manager of the cluster says.
+MANAGED = frozenset({"cluster", "availability", "foreign", "reservations", "prioritized"})
 
 
 class QueuedByPriority(QueuePolicy):
@@ -138,9 +150,15 @@ def without_stopping(view: Snapshot, records: JobRecords) -> Snapshot:
     return view.hiding(going) if going else view
 
 
+def _foreign(view: Snapshot, records: JobRecords) -> list[str]:
+    """Return the running jobs of others, which no policy may touch."""
+    return [job_id for job_id in view.running if job_id.startswith(FOREIGN)] if records.managed.foreign else []
+
+
 def without_fixed(view: Snapshot, records: JobRecords) -> Snapshot:
     """Return a view that also hides the jobs that no policy may stop, move or resize, for one without rules."""
     hidden = [job_id for job_id in records.stopping | records.fixed if job_id in view.running]
+    hidden += _foreign(view, records)
     return view.hiding(hidden) if hidden else view
 
 
@@ -172,11 +190,34 @@ def build_policy(setting: Mapping[str, Any], records: JobRecords) -> ServicePoli
     return QueuedByPriority(ConstrainedPlacer(policy.placer, records.constraints_of), order, records)
 
 
-def engine_with(engine: Engine, setting: dict[str, Any], records: JobRecords) -> Engine:
-    """Return an engine with another policy; jobs with equal keys keep their order in the queue."""
-    other = Engine(engine.state, build_policy(setting, records), setting["period_s"])
+def engine_with(
+    engine: Engine, setting: dict[str, Any], records: JobRecords, state: ClusterState | None = None
+) -> Engine:
+    """Return an engine with another policy, or state; jobs with equal keys keep their order in the queue."""
+    other = Engine(engine.state if state is None else state, build_policy(setting, records), setting["period_s"])
     other.queue.fill(list(engine.queue))
     return other
+
+
+def engine_on(engine: Engine, cluster: Cluster, records: JobRecords, now_s: float) -> Engine:
+    """Return an engine on a cluster that followed the one before; the policy is built anew, and decides there."""
+    others = list(records.managed.foreign.values())
+    foreign_jobs.let_go(engine.state, others)
+    records.renumber(cluster)
+    state = engine.state.on(cluster)
+    setting = records.policy or complete_setting({"name": DEFAULT_POLICY})
+    other = engine_with(engine, setting, records, state)
+    foreign_jobs.hold(state, others, now_s)
+    follow_availability(state, records)
+    return other
+
+
+def follow_availability(state: ClusterState, records: JobRecords) -> None:
+    """Let those machines take jobs that neither an operator nor the manager has taken out of service."""
+    for number, machine in enumerate(state.cluster.machines):
+        up = number not in records.drained and not records.managed.is_down(machine.name)
+        if up != state.is_up(number):
+            state.repair(number) if up else state.drain(number)
 
 
 def forget_shifts(state: ClusterState, now_s: float) -> None:
@@ -196,8 +237,10 @@ def replay(row: EventRow, engine: Engine, records: JobRecords) -> Engine:
     return engine
 
 
-def _apply(row: EventRow, engine: Engine, records: JobRecords) -> Engine:
+def _apply(row: EventRow, engine: Engine, records: JobRecords) -> Engine:  # noqa: C901 - one case a kind
     state, body, job_id = engine.state, row.body, str(row.job)
+    if row.kind in MANAGED or "layout" in body:
+        return _apply_managed(row, engine, records)
     if row.kind == "submitted":
         records.apply(row)
         engine.queue.add(Waiting(records.jobs[job_id].job))
@@ -227,11 +270,33 @@ def _apply(row: EventRow, engine: Engine, records: JobRecords) -> Engine:
         engine.queue.add(Waiting(records.jobs[job_id].job))
     elif row.kind == "cancelled":
         engine.queue.take(job_id)
-    elif row.kind == "drained":
-        state.drain(body["machine"])
-    elif row.kind == "resumed":
-        state.repair(body["machine"])
+    elif row.kind in {"drained", "resumed"}:
+        state.drain(body["machine"])  # or refuse it
     records.apply(row)
+    if row.kind == "resumed":
+        follow_availability(state, records)
+    return engine
+
+
+def _apply_managed(row: EventRow, engine: Engine, records: JobRecords) -> Engine:
+    """Apply an event that says what the manager of the cluster says."""
+    body = row.body
+    if "layout" in body:
+        engine = engine_on(engine, cluster_of_values(body["layout"]), records, row.at_s)
+        records.apply(row)
+    elif row.kind == "foreign":
+        there = list(map(foreign_of, body["there"]))
+        known = [records.managed.foreign.get(each) for each in (*body["gone"], *(each.id for each in there))]
+        foreign_jobs.let_go(engine.state, [each for each in known if each is not None])
+        records.apply(row)
+        foreign_jobs.hold(engine.state, there, row.at_s)
+    elif row.kind == "prioritized":
+        moved = [engine.queue.take(job_id) for job_id in body["priorities"] if engine.queue.has(job_id)]
+        records.apply(row)
+        engine.queue.fill(Waiting(records.jobs[each.job.id].job, each.attained_gpu_s) for each in moved)
+    else:
+        records.apply(row)
+        follow_availability(engine.state, records)
     return engine
 
 

@@ -13,7 +13,16 @@ from queue import Empty, SimpleQueue
 from signal import SIGTERM, Signals
 from typing import NamedTuple
 
-from cranny.backends.protocol import NOT_STARTED, Backend, BackendError, Ended, Launch, LeavesProcesses, numbered
+from cranny.backends.protocol import (
+    NOT_STARTED,
+    Backend,
+    BackendError,
+    Ended,
+    Launch,
+    LeavesProcesses,
+    NamesJobs,
+    numbered,
+)
 from cranny.channel.control import Control
 from cranny.channel.report import report_file
 from cranny.model.errors import CrannyError
@@ -33,6 +42,7 @@ class AttemptLaunched(NamedTuple):
 
     job_id: str
     attempt: int
+    external: str = ""  # what the manager calls the job, if there is one
 
 
 class AttemptStop(NamedTuple):
@@ -207,10 +217,10 @@ class Executor:
         reports: list[ExecutorReport] = []
         waiting, self._deferred = self._deferred, []
         holders = [*self._live.values(), *self._away.values()] if waiting else []
-        held = {rank[1:] for launch in holders for rank in launch.ranks}
+        held = {slot for launch in holders for slot in launch.slots}
         away = {job_id for job_id, _ in self._away}
         for what in waiting:
-            slots = {rank[1:] for rank in what.ranks}
+            slots = what.slots
             if what.job_id in self._live or what.job_id in away or held & slots:
                 self._deferred.append(what)
                 held |= slots  # later launches must not overtake it on its own GPUs
@@ -230,8 +240,12 @@ class Executor:
             self._log_recovery()
             self._follow(what, self._now_s())
             held |= slots
-            reports.append(AttemptLaunched(what.job_id, what.attempt))
+            reports.append(AttemptLaunched(what.job_id, what.attempt, self._external(what.job_id)))
         return reports
+
+    def _external(self, job_id: str) -> str:
+        """Return what the manager calls a job, if there is a manager."""
+        return self._backend.external_id(job_id) if isinstance(self._backend, NamesJobs) else ""
 
     def _defer(self, what: Launch) -> list[ExecutorReport]:
         if self._latest.get(what.job_id, 0) < what.attempt:  # a launch may be requested twice
@@ -255,8 +269,12 @@ class Executor:
         self._live[what.job_id] = what
         channel = self._backend.channel(what.job_id)
         if channel is not None:
-            machines = numbered([rank.machine for rank in what.ranks], torchrun=what.torchrun)
             cluster = self._backend.nodes()
+            index = {machine.name: number for number, machine in enumerate(cluster.machines)}
+            there = [rank.machine for rank in what.ranks]
+            if what.machines and all(name in index for name in what.machines):
+                there = [index[name] for name in what.machines]
+            machines = [each for each in numbered(there, torchrun=what.torchrun) if each < len(cluster.machines)]
             types = tuple(cluster.machines[each].gpu_type for each in machines)
             fastest = (
                 max(cluster.uplink_gbps[each] for each in machines) if len(set(machines)) > 1 else WITHIN_GBPS
@@ -374,4 +392,6 @@ class Executor:
         for each in ended:
             withdrawn = each.reason == "lost" and each[:2] in unborn
             reports.append(each._replace(reason=NOT_STARTED) if withdrawn else each)
-        return reports + [AttemptLaunched(each.job_id, each.attempt) for each in running]
+        return reports + [
+            AttemptLaunched(each.job_id, each.attempt, self._external(each.job_id)) for each in running
+        ]

@@ -17,7 +17,8 @@ from cranny.model.placement import Placement
 from cranny.model.plan import Start, Stop
 from cranny.model.validate import counted
 from cranny.service.engines import Fork
-from cranny.service.job_records import JobRecord, JobRecords
+from cranny.service.job_record import JobRecord
+from cranny.service.job_records import JobRecords
 from cranny.service.predict import EligibleMachines, end_s, predict_starts
 
 Kind = Literal[
@@ -216,7 +217,7 @@ def _soonest(record: JobRecord, context: WaitContext, fork: Fork) -> str:
     missing = record.job.gpus - context.free(record)
     machines = context.eligible.machines(record.job, record.constraints)
     frees = {job_id: gpus for job_id, each in view.running.items() if (gpus := each.gpus_on(machines))}
-    ends = {job_id: end_s(view.running[job_id], records[job_id]) for job_id in frees}
+    ends = {job_id: end_s(view.running[job_id], records.get(job_id)) for job_id in frees}
     known = sorted((end, frees[job_id], job_id) for job_id, end in ends.items() if not math.isinf(end))
     if not known:
         return "the ends of the running jobs are unknown" if frees else ""

@@ -4,7 +4,8 @@ import logging
 from typing import Any
 
 from cranny.model.validate import counted
-from cranny.service.job_records import HELD, Attempt, JobRecord, JobRecords
+from cranny.service.job_record import HELD, Attempt, JobRecord
+from cranny.service.job_records import JobRecords
 from cranny.service.limits import ConflictError, NotFoundError
 from cranny.service.locations import Location
 from cranny.service.scheduler import Instruction, Scheduler

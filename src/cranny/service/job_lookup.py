@@ -1,6 +1,6 @@
 """Finds jobs, also those that the service no longer has in memory."""
 
-from cranny.service.job_records import JobRecord
+from cranny.service.job_record import JobRecord
 from cranny.service.rebuild import read_job
 from cranny.service.service import Service
 
@@ -11,4 +11,4 @@ def find_job(service: Service, job_id: str) -> JobRecord:
         records = service.scheduler.records
         if job_id in records.jobs or not records.had(job_id):
             return service.scheduler.find(job_id)
-    return read_job(service.store, service.scheduler.cluster, job_id)
+    return read_job(service.store, records, job_id)

@@ -1,24 +1,34 @@
 """Job records, folded from the event log: the same events always give the same records."""
 
 from collections import Counter, deque
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, get_args
+from dataclasses import replace
+from typing import Any
 
 from cranny.core.constraints import Constraints
 from cranny.model.cluster import Cluster
+from cranny.model.cluster_change import Renumbering
 from cranny.model.errors import InputError
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.service.clock import JUMP_S
 from cranny.service.event_chain import EventRow
+from cranny.service.job_record import (
+    HELD,
+    OVER,
+    Attempt,
+    JobRecord,
+    KeptPace,
+    LastStep,
+    Leaving,
+    ResumedAt,
+    Status,
+)
 from cranny.service.job_spec import CheckpointFields, JobSpec
 from cranny.service.learned_profile import LearnedProfile
 from cranny.service.locations import Location
+from cranny.service.managed_cluster import ManagedCluster, foreign_of, reservation_of
 from cranny.service.writer_lock import LogIntegrityError
 
-Status = Literal["waiting", "starting", "running", "stopping", "done", "failed", "cancelled"]
-STATUSES: tuple[Status, ...] = get_args(Status)
-OVER: frozenset[Status] = frozenset({"done", "failed", "cancelled"})
 RECENT_JOBS = 2_000  # jobs that are over and stay in memory
 # Of events; each has a method of `JobRecords` of that name.
 KINDS = frozenset(
@@ -37,106 +47,15 @@ KINDS = frozenset(
         ),
         *("ended", "retried", "vacated", "cancelled", "shifted", "paced", "aggregated", "profiled", "continued"),
         *("recommended", "withdrawn", "observed", "fenced", "snapshot", "archived", "audit"),
+        *("cluster", "availability", "foreign", "reservations", "prioritized"),
     }
 )
-HELD: frozenset[Status] = frozenset({"starting", "running", "stopping"})  # while its GPUs are held
 
 
 def check_kind(seq: int, kind: str) -> None:
     """Refuse an event of a later version, or of no version."""
     if kind not in KINDS:
         raise LogIntegrityError(f"event {seq} is of kind {kind!r}, which this version does not know")
-
-
-class KeptPace(NamedTuple):
-    """The period that iterations of an attempt keep, and by how much they are shifted."""
-
-    period_s: float
-    shift_s: float
-
-
-class ResumedAt(NamedTuple):
-    """From where an attempt went on, and what the interruption cost."""
-
-    step: int
-    took_s: float  # from the start of its process to its first step
-    lost_steps: int | None  # that attempts before had done, and that were done again; None if that is not known
-
-
-class LastStep(NamedTuple):
-    """How far an attempt came, as it reported last."""
-
-    step: int
-    iteration_s: float  # of its last iterations
-    ran_s: float  # from its launch
-
-
-class Leaving(NamedTuple):
-    """An attempt that is asked to save before it is stopped."""
-
-    reason: str  # moved, resized or stopped
-    by_s: float  # when it is stopped at the latest
-
-
-@dataclass(slots=True)
-class Attempt:
-    """One placement and run of a job."""
-
-    number: int
-    placed_s: float
-    placement: Placement
-    why: str
-    facts: dict[str, Any]
-    gpus: tuple[int, ...]  # the GPU of each rank on its machine
-    started_s: float | None = None
-    ended_s: float | None = None
-    outcome: str = ""
-    exit_code: int | None = None
-    shifted: bool = False  # by the policy
-    pace: KeptPace | None = None
-    iteration_s: float | None = None  # as measured, without waits
-    leaves: Leaving | None = None
-    resumed: ResumedAt | None = None
-    last: LastStep | None = None  # None while it runs, and if it reported no step
-    control_seq: int = 0  # the event that changed its control last
-    location: Location | None = None  # of the service that launched it; None in logs older than locations
-
-
-@dataclass(slots=True)
-class JobRecord:
-    """The state of one job."""
-
-    id: str
-    user: str
-    spec: JobSpec
-    job: Job
-    constraints: Constraints | None
-    submitted_s: float
-    status: Status = "waiting"
-    reason: str = ""  # why it failed, was cancelled, or waits again
-    attempts: list[Attempt] = field(default_factory=list)
-    failures: int = 0  # that count against max_retries
-    ended_s: float | None = None
-    wanted: bool = True  # False once it was cancelled
-    leaving: list[Attempt] = field(default_factory=list)  # stopped or moved, with processes that may still run
-    observed: Placement | None = None  # where another scheduler runs it
-    observed_s: float | None = None  # since when
-    client_key: str | None = None  # with which it was submitted
-
-    @property
-    def attempt(self) -> Attempt | None:
-        """The latest attempt."""
-        return self.attempts[-1] if self.attempts else None
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """What profiles are learned by: its user and its name, or its id if it has none."""
-        return self.user, self.spec.name or self.id
-
-    @property
-    def over(self) -> bool:
-        """Whether the job is in a final status."""
-        return self.status in OVER
 
 
 class JobRecords:
@@ -157,12 +76,15 @@ class JobRecords:
         self.paced: set[str] = set()  # running jobs that keep a period
         self._named: dict[tuple[str, str], set[str]] = {}  # unfinished jobs by user and name
         self.drained: set[int] = set()
+        self.managed = ManagedCluster()  # what a manager below says of the cluster
+        self.externals: dict[str, str] = {}  # the manager's id of a job -> the latest job in memory that has it
         self.policy: dict[str, Any] = {}
         self.recommended: dict[str, dict[str, Any]] = {}  # job -> what the policy would do
         self.profiles: dict[tuple[str, str], LearnedProfile] = {}  # by user and name of jobs
         self.reserved: dict[str, None] = {}  # waiting jobs with a recommended placement, in the order of these
         self.saved: dict[str, float] = {}
         self.cluster_digest = ""
+        self.layouts = 0  # how often the log has said which cluster it is for; older ones do not
         self.log_id = ""  # empty in logs older than log ids
         self.location: Location | None = None  # of the service that opened the log last
         self.fenced: dict[tuple[str, int], Attempt] = {}  # given up with their host, which may still run them
@@ -174,9 +96,17 @@ class JobRecords:
         self.epoch_s: float | None = None  # the first event, from which all jobs count their slots
 
     def constraints_of(self, job_id: str) -> Constraints | None:
-        """Return the placement constraints of a job."""
+        """Return the placement constraints of a job, with the machines that are reserved for others now."""
         record = self.jobs.get(job_id)
-        return record.constraints if record is not None else None
+        if record is None or not (self.managed.reservations or record.spec.constraints.reservation):
+            return record.constraints if record is not None else None
+        reserved = self.managed.reserved_from(record, self.cluster)
+        known = record.constraints or Constraints()
+        return known._replace(excluded=known.excluded | reserved) if reserved else record.constraints
+
+    def constrained(self, record: JobRecord) -> bool:
+        """Say whether a job could not run just anywhere now."""
+        return self.constraints_of(record.id) is not None
 
     def had(self, job_id: str) -> bool:
         """Say whether there was a job of this id, also one that is no longer in memory."""
@@ -217,6 +147,8 @@ class JobRecords:
             self.recommended.pop(job_id, None)
             if record.client_key is not None:
                 self.keys.pop((record.user, record.client_key), None)
+            if self.externals.get(record.external) == job_id:
+                del self.externals[record.external]
             if not record.spec.name:  # what it has shown of itself is for no other job
                 self.profiles.pop(record.key, None)
             if not self._named.get(record.key, True):
@@ -240,8 +172,13 @@ class JobRecords:
     def _submitted(self, row: EventRow) -> None:
         body, job_id = row.body, str(row.job)
         spec = JobSpec.model_validate(body["spec"])
-        job = self._as_learned((body["user"], spec.name or job_id), spec.job(job_id, body["user"], row.at_s))
-        record = JobRecord(job_id, body["user"], spec, job, spec.constraints_on(self.cluster), row.at_s)
+        job, wanted = spec.job(job_id, body["user"], row.at_s), spec.constraints_on(self.cluster)
+        record = JobRecord(job_id, body["user"], spec, job, wanted, row.at_s)
+        if "external" in body:
+            record.external, record.external_priority = body["external"]["id"], body["external"]["priority"]
+            record.external_spec = body["spec"]
+            self.externals[record.external] = job_id
+        record.job = self._as_learned(record.key, record.as_stated())
         self.jobs[job_id] = record
         self.submitted += 1
         self.counts["waiting"] += 1
@@ -258,8 +195,7 @@ class JobRecords:
         self.profiles[record.key] = LearnedProfile.of(row.body)
         for job_id in self.alike(record):
             other = self.jobs[job_id]
-            stated = other.spec.job(job_id, other.user, other.submitted_s)
-            before, other.job = other.job.speeds, self._as_learned(other.key, stated)
+            before, other.job = other.job.speeds, self._as_learned(other.key, other.as_stated())
             if other.attempts and before != other.job.speeds:
                 other.attempts[-1].control_seq = row.seq  # shares follow speeds
 
@@ -283,7 +219,7 @@ class JobRecords:
         where = Placement(**body["placement"])
         reason = body["why"], body["facts"]
         attempt = Attempt(body["attempt"], row.at_s, where, *reason, gpus, None, control_seq=row.seq)
-        attempt.location = self.location
+        attempt.location, attempt.cluster = self.location, self.cluster
         record.attempts.append(attempt)
         record.reason = ""
         self._set(record, "starting")
@@ -301,6 +237,9 @@ class JobRecords:
         attempt = record.attempts[-1]
         if attempt.number == row.body["attempt"]:
             attempt.started_s = row.at_s
+            if row.body.get("external"):
+                record.external = row.body["external"]
+                self.externals[record.external] = record.id
             if record.status == "starting":
                 self._set(record, "running")
 
@@ -356,6 +295,7 @@ class JobRecords:
     def _aggregated(self, row: EventRow, record: JobRecord) -> None:
         attempt, body = record.attempts[-1], row.body
         attempt.placement, attempt.why, attempt.facts = Placement(**body["placement"]), body["why"], body["facts"]
+        attempt.cluster = self.cluster
         attempt.control_seq = row.seq
 
     def _leave(self, row: EventRow, record: JobRecord, outcome: str, reason: str) -> None:
@@ -385,16 +325,20 @@ class JobRecords:
             self._set(record, "done")
             return
         record.observed, record.observed_s = Placement(**row.body["placement"]), row.at_s
+        record.observed_on = self.cluster
         self.reserved.pop(record.id, None)
         for name, value in row.body["saved"].items():
             self.saved[name] = self.saved.get(name, 0.0) + value
         self._set(record, "running")
 
     def _opened(self, row: EventRow) -> None:
-        if self.cluster_digest and self.cluster_digest != row.body["cluster"]:
+        if "layout" in row.body:
+            self.layouts += 1
+        elif self.cluster_digest and self.cluster_digest != row.body["cluster"]:
             was = f", {self.about}" if self.about else ""
             raise InputError(
-                f"the event log belongs to another cluster{was}: serve that cluster, or choose another --database"
+                f"the event log belongs to another cluster{was}, and is older than logs that say which: serve "
+                "that cluster once, or choose another --database"
             )
         if self.mode and self.mode != row.body["mode"]:
             raise InputError(
@@ -432,6 +376,52 @@ class JobRecords:
         for job_id in self.shifted:
             self.jobs[job_id].attempts[-1].shifted = False
         self.shifted.clear()
+
+    def renumber(self, cluster: Cluster) -> None:
+        """Go on with another cluster: what is not over is numbered as there, and what is over keeps its own."""
+        numbers = Renumbering(self.cluster, cluster)
+        drained = {self.cluster.node_names[machine] for machine in self.drained} | self.managed.drained_away
+        index = {machine.name: number for number, machine in enumerate(cluster.machines)}
+        self.drained = {index[name] for name in drained if name in index}
+        self.managed.drained_away = drained - index.keys()
+        self.recommended.clear()
+        self.reserved.clear()
+        for record in self.jobs.values():
+            live = [*record.leaving, *(record.attempts[-1:] if record.status in HELD else ())]
+            for attempt in (each for each in live if each.cluster is self.cluster):
+                if numbers.is_known(attempt.placement):
+                    attempt.placement, attempt.cluster = numbers.placement(attempt.placement), cluster
+            where = record.observed
+            if where is not None and not record.over and numbers.is_known(where):
+                record.observed, record.observed_on = numbers.placement(where), cluster
+            if not record.over:
+                record.constraints = record.spec.constraints_on(cluster)
+        self.cluster = cluster
+
+    def _cluster(self, row: EventRow) -> None:
+        """Note that the cluster is another one; what follows from that was done when the engine took it over."""
+        self.layouts += 1
+        self.about = row.body["about"]
+        self.cluster_digest = row.body["cluster"]
+
+    def _availability(self, row: EventRow) -> None:
+        self.managed.unavailable, self.managed.failed = dict(row.body["unavailable"]), dict(row.body["failed"])
+
+    def _foreign(self, row: EventRow) -> None:
+        for external in row.body["gone"]:
+            self.managed.foreign.pop(external, None)
+        for each in map(foreign_of, row.body["there"]):
+            self.managed.foreign[each.id] = each
+
+    def _reservations(self, row: EventRow) -> None:
+        self.managed.reservations = tuple(map(reservation_of, row.body["reservations"]))
+
+    def _prioritized(self, row: EventRow) -> None:
+        for job_id, priority in row.body["priorities"].items():
+            record = self.jobs.get(job_id)
+            if record is not None and not record.over:
+                record.external_priority = priority
+                record.job = replace(record.job, priority=priority)
 
     def _drained(self, row: EventRow) -> None:
         self.drained.add(row.body["machine"])

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from cranny.channel.report import Record, Resumed
-from cranny.service.job_records import JobRecord, LastStep
+from cranny.service.job_record import JobRecord, LastStep
 from cranny.service.learned_profile import LearnedProfile
 from cranny.service.plausible import believed, believed_rate
 from cranny.service.reports import RankState, WatchedAttempt

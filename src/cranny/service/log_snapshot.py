@@ -1,20 +1,23 @@
 """Snapshots of the log: the events from which the present state follows, and counts of all that came before.
 
 A snapshot holds no state of the engine, so that another version can read it. It has the events of jobs that are
-not over or were over last, of machines that are drained and of the policy; what jobs before them left behind is
-known as numbers. An event of the log names its digest: one that was altered, or not stored whole, is not used.
+not over or were over last, of the cluster and of the policy; what jobs before them left behind is known as
+numbers, and what operators and the manager of the cluster have said as it stands. An event of the log names its
+digest: one that was altered, or not stored whole, is not used.
 """
 
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from cranny.core.engine import Engine
 from cranny.core.snapshot import Waiting
-from cranny.service.engines import replay
+from cranny.service import foreign_jobs
+from cranny.service.engines import follow_availability, replay
 from cranny.service.event_chain import BEGIN, ChainHead, StoredEvent
 from cranny.service.job_records import JobRecords
 from cranny.service.learned_profile import LearnedProfile
@@ -25,6 +28,8 @@ from cranny.service.utilization import UtilizationHistory, UtilizationPoint
 from cranny.service.writer_lock import LogIntegrityError
 
 MAX_POINTS = 2_000  # of utilization
+# Events that a snapshot keeps none of: it says what they have come to.
+STATED = frozenset({"drained", "resumed", "availability", "foreign", "reservations", "prioritized"})
 PLAIN = ("submitted", "saved", "cluster_digest", "log_id", "about", "mode", "epoch_s", "last_s")
 
 
@@ -61,6 +66,17 @@ def known_now(engine: Engine, records: JobRecords, history: UtilizationHistory) 
         "queue": [waiting.job.id for waiting in engine.queue],
         "controls": controls,
         "history": history.since(0.0, MAX_POINTS),
+        "managed": {
+            **records.managed.values(),
+            "held": foreign_jobs.held(engine.state),
+            "drained": sorted(records.drained),
+            "priorities": {
+                job_id: record.external_priority
+                for job_id, record in records.jobs.items()
+                if record.external_priority is not None and not record.over
+            },
+            "layouts": records.layouts,
+        },
     }
 
 
@@ -77,38 +93,58 @@ def restore(snapshot: LogSnapshot, engine: Engine, records: JobRecords, history:
     records.counts.clear()
     records.counts.update(known["counts"])
     records.location = None if known["location"] is None else Location(**known["location"])
+    if "managed" in known:  # as in all since there are clusters that change
+        _restore_managed(known["managed"], engine, records)
     records.seq = records.snapshot_seq = snapshot.head.seq
     for job_id, seq in known["controls"].items():
         records.jobs[job_id].attempts[-1].control_seq = seq
     waiting: list[Waiting] = [engine.queue.take(job_id) for job_id in known["queue"]]
-    engine.queue.fill(waiting)
+    engine.queue.fill(each._replace(job=records.jobs[each.job.id].job) for each in waiting)
     history.fill(UtilizationPoint(*point) for point in known["history"])
     return engine
 
 
+def _restore_managed(known: dict[str, Any], engine: Engine, records: JobRecords) -> None:
+    """Restore what the manager of the cluster says, and what operators have drained."""
+    records.managed.fill(known)
+    records.drained, records.layouts = set(known["drained"]), known["layouts"]
+    for job_id, priority in known["priorities"].items():
+        record = records.jobs[job_id]
+        record.external_priority, record.job = priority, replace(record.job, priority=priority)
+    foreign_jobs.hold_as_before(engine.state, known["held"], records.managed.foreign.values())
+    follow_availability(engine.state, records)
+
+
 def kept_rows(rows: Iterable[StoredEvent], jobs: Collection[str]) -> list[StoredEvent]:
-    """Return the events without which the state of these jobs would be another."""
+    """Return the events without which the state of these jobs would be another.
+
+    Numbers of machines are those of the cluster at the time of an event, so all other clusters since are kept.
+    """
     kept: list[StoredEvent] = []
-    opened: StoredEvent | None = None
-    before: dict[Any, StoredEvent] = {}  # what held when the first of them began
+    opened: StoredEvent | None = None  # the last start of the service, if it is not kept yet
+    before: dict[str, StoredEvent] = {}  # what held when the first of them began
     for row in rows:
-        if row.kind == "opened":
+        layout = row.kind == "cluster" or (row.kind == "opened" and '"layout"' in row.body)
+        if row.kind in STATED:
+            continue
+        if not kept and (layout or row.kind in {"opened", "policy"}):
+            before |= {"layout": row} if layout else {}
+            before |= {row.kind: row} if row.kind != "cluster" else {}
+        elif row.kind == "opened" and not layout:
             opened = row
-        elif row.kind == "policy" or row.kind in {"drained", "resumed"}:
-            what = "policy" if row.kind == "policy" else row.parsed().body["machine"]
-            before.pop(what, None)
-            if kept:
-                kept.append(row)
-            elif row.kind != "resumed":
-                before[what] = row
-        elif _concerns(row, jobs):
+        elif layout or row.kind == "policy" or _concerns(row, jobs):
             if not kept:
-                kept += before.values()
-            if opened is not None:
+                kept += _in_order(before.values())
+            if opened is not None and row.kind not in {"opened", "policy"}:
                 kept.append(opened)
-                opened = None
+            opened = opened if row.kind == "policy" else None
             kept.append(row)
-    return kept or list(before.values())
+    return kept or _in_order(before.values())
+
+
+def _in_order(rows: Iterable[StoredEvent]) -> list[StoredEvent]:
+    """Return events in the order of the log, each once."""
+    return [row for _, row in sorted({row.seq: row for row in rows}.items())]
 
 
 def _concerns(row: StoredEvent, jobs: Collection[str]) -> bool:

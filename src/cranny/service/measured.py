@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from cranny.backends.protocol import numbered
 from cranny.channel.control import Control
 from cranny.model.cluster import Cluster
-from cranny.service.job_records import Attempt, JobRecord
+from cranny.service.job_record import Attempt, JobRecord
 from cranny.service.learned_profile import LearnedProfile
 from cranny.service.point_history import Point
 
@@ -70,6 +70,7 @@ def types(
     ranks: Counter[str] = Counter()
     shares: dict[str, float] = {}
     if attempt is not None:
+        of = attempt.cluster or of
         machines = numbered(attempt.placement.machines, torchrun=record.spec.by_torchrun)
         given = control.shares if control is not None and control.shares is not None else None
         for rank, machine in enumerate(machines):

@@ -15,7 +15,7 @@ from cranny.core.protocol import PlacerPolicy
 from cranny.model.job import Job
 from cranny.service.engines import Fork
 from cranny.service.explain import WAITING, WaitContext, quick_reason
-from cranny.service.job_records import STATUSES
+from cranny.service.job_record import STATUSES
 from cranny.service.serialize import tier_of
 from cranny.service.service import Service
 

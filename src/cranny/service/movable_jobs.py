@@ -8,7 +8,7 @@ from cranny.model.job import Job
 from cranny.policies.cranny.durations import DurationEstimates
 from cranny.policies.cranny.move_search import proposed_moves
 from cranny.policies.cranny.moves import MoveGroup, MoveRules
-from cranny.service.job_records import JobRecord
+from cranny.service.job_record import JobRecord
 from cranny.service.service import Service
 
 LEARNED_FROM = 3_000  # of the latest jobs, those that are done
@@ -30,7 +30,7 @@ def movable_jobs(service: Service, margin: float) -> MovableJobs:
     with service.lock:
         fork, now_s = service.fork(), service.now_s()
         records = fork.records.jobs
-        running = {job_id: records[job_id] for job_id in fork.state.running}
+        running = {job_id: records[job_id] for job_id in fork.state.running if job_id in records}
         movable = {
             job_id for job_id, record in running.items() if record.spec.may_stop and record.status == "running"
         }

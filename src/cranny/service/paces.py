@@ -18,7 +18,7 @@ from cranny.model.circle import Circle
 from cranny.model.cluster import Cluster
 from cranny.network.interleave.demand import circles
 from cranny.network.phases.link_groups import GroupRuns, LinkJob, LinkJobs
-from cranny.service.job_records import KeptPace
+from cranny.service.job_record import KeptPace
 from cranny.service.point_history import Point
 
 JITTER = 0.01  # of computing, that is reckoned with

@@ -14,17 +14,21 @@ from cranny.core.traffic import isolated
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.service.engines import Fork
-from cranny.service.job_records import JobRecord
+from cranny.service.job_record import JobRecord
 
 MAX_PREDICTED = 1_000  # jobs of the queue whose start is predicted
 KINDS = 50  # of jobs among them, by the machines that they may have
 
 
-def end_s(running: Running, record: JobRecord) -> float:
-    """Return when a running job is expected to end, at its time limit at the latest; inf if unknown."""
+def end_s(running: Running, record: JobRecord | None) -> float:
+    """Return when a running job is expected to end, at its time limit at the latest; inf if unknown.
+
+    A job of others has no record here.
+    """
     slowdown = isolated(running.job, running.communication) * running.stretch
     end = running.started_s + remaining_s(running.job, running.attained_gpu_s, slowdown)
-    attempt, limit_s = record.attempt, record.spec.time_limit_s
+    attempt = None if record is None else record.attempt
+    limit_s = None if record is None else record.spec.time_limit_s
     if attempt is None or limit_s is None:  # another scheduler does not enforce our time limits
         return end
     return min(end, (attempt.started_s or attempt.placed_s) + limit_s)
@@ -153,7 +157,7 @@ def _in_queue_order(fork: Fork, view: Snapshot, extra: JobRecord | None) -> dict
     context = _ExpectedFree(view, eligible.kinds)
     # When GPUs are freed, and which; the number in between breaks ties.
     ends = [
-        (end_s(running, records[job_id]), number, context.held(running))
+        (end_s(running, records.get(job_id)), number, context.held(running))
         for number, (job_id, running) in enumerate(view.running.items())
     ]
     heapify(ends)

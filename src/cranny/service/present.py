@@ -11,7 +11,7 @@ from cranny.core.snapshot import Snapshot
 from cranny.model.validate import counted
 from cranny.service.controls import shares
 from cranny.service.explain import Explanation, explain_placement
-from cranny.service.job_records import HELD, JobRecord
+from cranny.service.job_record import HELD, JobRecord
 
 MOST_LINKS = 3  # that are named, the most loaded first
 MOST_JOBS = 3

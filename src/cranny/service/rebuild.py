@@ -1,12 +1,13 @@
 """Rebuilds the state of the scheduler from the event log, and refuses a log that cannot have led to it."""
 
 from cranny.core.engine import Engine
-from cranny.model.cluster import Cluster
+from cranny.model.cluster_values import cluster_of_values
 from cranny.model.errors import CrannyError, InputError
 from cranny.service import log_snapshot
 from cranny.service.engines import replay
 from cranny.service.event_chain import BEGIN, EventRow
-from cranny.service.job_records import JobRecord, JobRecords
+from cranny.service.job_record import JobRecord
+from cranny.service.job_records import JobRecords
 from cranny.service.limits import NotFoundError
 from cranny.service.store import EventStore
 from cranny.service.utilization import UtilizationHistory
@@ -48,11 +49,14 @@ def rebuild(store: EventStore, engine: Engine, records: JobRecords, history: Uti
     return engine
 
 
-def read_job(store: EventStore, cluster: Cluster, job_id: str) -> JobRecord:
+def read_job(store: EventStore, records: JobRecords, job_id: str) -> JobRecord:
     """Return the record of a job that was over long ago, from its events alone."""
-    alone = JobRecords(cluster)
-    for row in store.events_of(job_id):
-        alone.apply(row)
+    alone = JobRecords(records.cluster)
+    for row in store.events_of(job_id, with_clusters=records.layouts > 1):
+        if "layout" in row.body:
+            alone.cluster = cluster_of_values(row.body["layout"])  # whose machines the next events number
+        elif row.job is not None:
+            alone.apply(row)
     if job_id not in alone.jobs:
         raise NotFoundError(f"{job_id} is over, and its events were archived")
     return alone.jobs[job_id]
@@ -66,7 +70,7 @@ def submitted_with(
         job_id, digest = records.keys[user, key]
         return records.jobs[job_id], digest
     known = None if store is None else store.find_key(user, key)
-    return None if store is None or known is None else (read_job(store, records.cluster, known[0]), known[1])
+    return None if store is None or known is None else (read_job(store, records, known[0]), known[1])
 
 
 def _unusable(row: EventRow, error: Exception) -> CrannyError:

@@ -15,7 +15,8 @@ from cranny.model.placement import Placement
 from cranny.model.plan import Action, Start
 from cranny.model.validate import counted
 from cranny.service.engines import Fork, JointByPriority
-from cranny.service.job_records import JobRecord, JobRecords
+from cranny.service.job_record import JobRecord
+from cranny.service.job_records import JobRecords
 from cranny.service.limits import ConflictError
 from cranny.service.logged_placement import plain, reasons
 

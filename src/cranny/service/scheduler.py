@@ -13,21 +13,19 @@ from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from cranny.backends.protocol import Ended
-from cranny.core.constrained_placer import ConstrainedPlacer
 from cranny.core.engine import Engine
-from cranny.core.feasibility import Feasibility, never_fits
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster
-from cranny.model.cluster_values import cluster_digest
-from cranny.model.errors import CrannyError, InputError, PlacementError, unknown
+from cranny.model.cluster_change import difference, keeping
+from cranny.model.cluster_values import cluster_digest, cluster_values
+from cranny.model.errors import CrannyError, unknown
 from cranny.model.event import Cancelled, MachineDrained, MachineRepaired
-from cranny.model.plan import Action, Aggregate, Move, Plan, Shift, Start, Stop
+from cranny.model.plan import Action, Aggregate, Move, Shift, Start, Stop
 from cranny.policies import DEFAULT_POLICY
-from cranny.policies.cranny.moves import MoveGroup, actions
 from cranny.service.attempt_outcome import outcome
 from cranny.service.engines import (
+    MANAGED,
     JointByPriority,
-    QueuedByPriority,
     adopt_profile,
     build_policy,
     complete_setting,
@@ -38,23 +36,19 @@ from cranny.service.engines import (
 )
 from cranny.service.event_chain import EventRow
 from cranny.service.executor import AttemptLaunched
-from cranny.service.job_records import (
-    HELD,
-    Attempt,
-    JobRecord,
-    JobRecords,
-    LastStep,
-    ResumedAt,
-)
+from cranny.service.job_record import HELD, Attempt, JobRecord, LastStep, ResumedAt
+from cranny.service.job_records import JobRecords
 from cranny.service.job_spec import JobSpec, parse
 from cranny.service.learned_profile import LearnedProfile
 from cranny.service.limits import ConflictError, Limits, NotFoundError
 from cranny.service.locations import Location
 from cranny.service.logged_placement import gpus_of, plain, reasons
+from cranny.service.managed_cluster import FOREIGN
 from cranny.service.paces import CHANGED, MeasuredIterations, Paces, differs
 from cranny.service.rebuild import rebuild, submitted_with
 from cranny.service.recommend import Recommend, Recommendation, Recommender, observed_start
 from cranny.service.store import EventStore
+from cranny.service.submit_check import SubmitCheck
 from cranny.service.user_rights import Rights, check_quotas
 from cranny.service.utilization import UtilizationHistory
 
@@ -79,7 +73,7 @@ class Scheduler:
     """The queue, the cluster state and the job records, with the events that are not stored yet."""
 
     def __init__(self, cluster: Cluster, mode: Mode, limits: Limits) -> None:
-        self.cluster = cluster
+        self._configured = cluster  # as the caller describes it; the log may have come to another one
         self.mode = mode
         self.limits = limits
         self.records = JobRecords(cluster, limits.recent_jobs)
@@ -88,12 +82,16 @@ class Scheduler:
         self.history = UtilizationHistory()
         self.rows: list[EventRow] = []
         self.instructions: deque[Instruction] = deque()
-        self._empty = ClusterState(cluster).snapshot()
-        self._set_feasibility(complete_setting(FIRST_SETTING))
+        self._checks = SubmitCheck(complete_setting(FIRST_SETTING), self.records)
         self._recommender = Recommender()  # used in recommend-only mode
         self._paces = Paces(cluster)
         self._iterations = MeasuredIterations()
         self.paced_s = 0.0  # when jobs got their slots last
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster as it is now."""
+        return self.records.cluster
 
     def _new_engine(self) -> Engine:
         return Engine(ClusterState(self.cluster), build_policy(complete_setting(FIRST_SETTING), self.records))
@@ -102,10 +100,16 @@ class Scheduler:
         """Rebuild everything from the event log."""
         self.rows, self.instructions = [], deque()
         self._recommender.forget()
-        self.records, self.history = JobRecords(self.cluster, self.limits.recent_jobs), UtilizationHistory()
+        self.records, self.history = JobRecords(self._configured, self.limits.recent_jobs), UtilizationHistory()
         self.engine = self._new_engine()
         self.engine = rebuild(store, self.engine, self.records, self.history)
-        self._set_feasibility(self.records.policy or complete_setting(FIRST_SETTING))
+        self.follow_cluster()
+
+    def follow_cluster(self) -> None:
+        """Take over another cluster, or policy, in what follows from it."""
+        self._checks = SubmitCheck(self.records.policy or complete_setting(FIRST_SETTING), self.records)
+        self._paces = Paces(self.cluster)
+        self._recommender.forget()
 
     @property
     def must_promise_anew(self) -> bool:
@@ -114,20 +118,33 @@ class Scheduler:
         remembers = isinstance(policy, JointByPriority) and policy.remembering is not None
         return self.mode == "run" and remembers and not self.engine.period_s
 
-    def _set_feasibility(self, setting: dict[str, Any]) -> None:
-        """Build a second policy for feasibility checks: a query may change the memory of the one that decides."""
-        self._checking_policy = build_policy(setting, self.records)
-        self._feasibility = Feasibility(self.cluster)
-
     def open(self, now_s: float, location: Location | None = None) -> None:
-        """Log that the service was started; refuse the log of another cluster."""
-        digest, about = cluster_digest(self.cluster), self.cluster.describe()
+        """Log that the service was started, and with which cluster if that is another one than before.
+
+        A machine that is gone stays as long as jobs hold it. A log that is older than layouts, and of another
+        cluster, is refused.
+        """
+        there = keeping(self._configured, self.cluster, self.needed_gpus()) if self.records.layouts else None
+        cluster = there or self._configured
+        digest, about = cluster_digest(cluster), cluster.describe()
         body: dict[str, Any] = {"mode": self.mode, "cluster": digest, "about": about}
+        known = self.records.cluster_digest
+        if difference(self.cluster, cluster) if there else known in ("", digest):
+            body["layout"] = cluster_values(cluster)
         if not self.records.seq:  # an id that keeps the job folders of several logs apart
             body["log"] = secrets.token_hex(6)
         if location is not None:
             body["at"] = location._asdict()
         self.log("opened", None, body, now_s)
+
+    def needed_gpus(self) -> dict[str, int]:
+        """Return the machines that jobs hold, and how many GPUs each must have so that they can."""
+        needed: dict[str, int] = {}
+        for job_id, running in self.engine.state.running.items():
+            for machine, gpus in running.held.items() if not job_id.startswith(FOREIGN) else ():
+                name = self.cluster.machines[machine].name
+                needed[name] = max(needed.get(name, 0), gpus.bit_length())
+        return needed
 
     def submit(
         self, user: str, value: Any, key: str | None, now_s: float, rights: Rights | None = None
@@ -151,27 +168,7 @@ class Scheduler:
 
     def check(self, spec: JobSpec, job_id: str, user: str, now_s: float) -> None:
         """Refuse a job that could never start on this cluster."""
-        spec.check_torchrun()
-        spec.check_constraints(self.cluster)
-        job, constraints = spec.job(job_id, user, now_s), spec.constraints_on(self.cluster)
-        too_large = self._feasibility.why_too_large(job)
-        if too_large is not None:
-            raise InputError(f"gpus: {too_large}")
-        policy, name = self._checking_policy, self.records.policy.get("name")
-        if constraints is not None and policy.constrained is None:
-            raise InputError(f"constraints: not supported by policy {name!r}, which plans for all jobs jointly")
-        reason = None
-        try:
-            if isinstance(policy, QueuedByPriority) and constraints is None:
-                reason = self._feasibility.why_not(job, policy.placer)
-            elif policy.constrained is not None and constraints is not None:
-                alone = ConstrainedPlacer(policy.constrained.placer, lambda _: constraints)
-                if alone.place(job, self._empty) is None:
-                    reason = f"constraints: {never_fits(alone.why_wait(job, self._empty))}"
-        except CrannyError as error:  # for example a collective that the policy does not support
-            raise InputError(f"policy {name!r} cannot place this job: {error}") from None
-        if reason is not None:
-            raise InputError(reason)
+        self._checks.check(spec, job_id, user, now_s)
 
     def cancel(self, job_id: str, by: str, now_s: float) -> JobRecord:
         """Cancel a job; a running one is over when its processes have exited."""
@@ -194,14 +191,19 @@ class Scheduler:
     def drain(self, machine: int, by: str, now_s: float) -> None:
         """Place no more jobs on a machine."""
         if machine not in self.records.drained:
-            self.log("drained", None, {"machine": machine, "by": by}, now_s)
+            self.log("drained", None, self._of(machine, by), now_s)
             self._decide(lambda: self.engine.handle(MachineDrained(machine), now_s), now_s)
 
     def resume(self, machine: int, by: str, now_s: float) -> None:
         """Place jobs on a machine again."""
         if machine in self.records.drained:
-            self.log("resumed", None, {"machine": machine, "by": by}, now_s)
-            self._decide(lambda: self.engine.handle(MachineRepaired(machine), now_s), now_s)
+            self.log("resumed", None, self._of(machine, by), now_s)
+            if not self.records.managed.is_down(self.cluster.machines[machine].name):
+                self._decide(lambda: self.engine.handle(MachineRepaired(machine), now_s), now_s)
+
+    def _of(self, machine: int, by: str) -> dict[str, Any]:
+        """Return the body of an event about a machine: its name, too, since numbers change with the cluster."""
+        return {"machine": machine, "name": self.cluster.machines[machine].name, "by": by}
 
     def set_policy(self, setting: dict[str, Any], by: str, now_s: float) -> None:
         """Switch to another policy, and let it decide at once."""
@@ -218,16 +220,16 @@ class Scheduler:
                 raise ConflictError(f"policy {chosen['name']!r} does not support constraints; {each.id} has some")
         forget_shifts(engine.state, now_s)
         self.engine = engine
-        self._set_feasibility(chosen)
         self.log("policy", None, {**chosen, "by": by}, now_s)
+        self._checks = SubmitCheck(chosen, self.records)
 
     def tick(self, now_s: float) -> None:
         """Let the policy decide now."""
         self._decide(lambda: self.engine.tick(now_s), now_s, due=True)
 
     def find(self, job_id: str) -> JobRecord:
-        """Return the record of a job."""
-        record = self.records.jobs.get(job_id)
+        """Return the record of a job, by its id or that of the manager below."""
+        record = self.records.jobs.get(self.records.externals.get(job_id, job_id))
         if record is None and self.records.had(job_id):
             raise ConflictError(f"{job_id} is over, and no longer in memory")
         if record is None:
@@ -248,7 +250,8 @@ class Scheduler:
         record = self.find(report.job_id)
         attempt = record.attempt
         if attempt is not None and attempt.number == report.attempt and attempt.started_s is None:
-            self.log("launched", record.id, {"attempt": report.attempt}, now_s)
+            named = {"external": report.external} if report.external not in ("", record.external) else {}
+            self.log("launched", record.id, {"attempt": report.attempt, **named}, now_s)
 
     def attempt_ended(self, report: Ended, now_s: float, last: LastStep | None = None) -> None:
         """Release the GPUs of an attempt whose processes have exited; a failed job may be retried."""
@@ -286,25 +289,6 @@ class Scheduler:
         if attempt <= len(self.find(job_id).attempts):
             self.log("continued", job_id, {"attempt": attempt, **at._asdict()}, now_s)
 
-    def move(self, groups: Sequence[MoveGroup], now_s: float) -> None:
-        """Make moves that were found a moment ago; all are refused if one is no longer possible."""
-        if self.mode != "run":
-            raise ConflictError("the jobs are run by another scheduler: move them there")
-        made = actions(groups)
-        for move in (move for group in groups for move in group.moves):
-            record = self.find(move.job_id)
-            attempt = record.attempt
-            there = attempt is not None and attempt.placement.machines == move.source.machines
-            if record.status != "running" or not record.spec.may_stop or not there:
-                raise ConflictError(f"{record.id} has changed meanwhile; no job was moved, retry")
-        try:
-            self.engine.state.commit(Plan(self.engine.state.version, made), now_s)
-        except PlacementError as error:
-            raise ConflictError(f"the cluster has changed meanwhile; no job was moved, retry: {error}") from None
-        for at, action in enumerate(made):
-            self._log_action(action, made[at + 1 :], now_s)
-        self.tick(now_s)
-
     def observe(self, job_id: str, body: dict[str, Any], now_s: float) -> JobRecord:
         """Log where another scheduler started a job, or that it ended; update the recommendations."""
         record = self.find(job_id)
@@ -338,6 +322,7 @@ class Scheduler:
         """
         actions: Sequence[Action] = ()
         found: list[Recommendation] = []
+        self.records.managed.now_s = now_s
         try:
             if self.mode == "run":
                 actions = decide()
@@ -351,7 +336,7 @@ class Scheduler:
             self._recommender.forget()
             raise PolicyError(f"policy {self.records.policy.get('name')}: {error}") from error
         for at, action in enumerate(actions):
-            self._log_action(action, actions[at + 1 :], now_s)
+            self.log_action(action, actions[at + 1 :], now_s)
         for job_id, body in found:
             self.log("withdrawn" if body is None else "recommended", job_id, body or {}, now_s)
         if self.records.shifted or self.records.paced:
@@ -401,7 +386,8 @@ class Scheduler:
                 self.log("paced", job_id, {**body, "iteration_s": measured_s[job_id]}, now_s)
                 self.instructions.append(Instruction("control", self.records.jobs[job_id], attempt))
 
-    def _log_action(self, action: Action, later: Sequence[Action], now_s: float) -> None:
+    def log_action(self, action: Action, later: Sequence[Action], now_s: float) -> None:
+        """Log an action that was committed, of several; the executor is to carry it out."""
         job_id = action.job_id
         record = self.records.jobs[job_id]
         if isinstance(action, Shift):
@@ -436,10 +422,24 @@ class Scheduler:
 
     def log(self, kind: str, job: str | None, body: dict[str, Any], now_s: float) -> None:
         """Append an event, to be stored at the end of the round."""
+        managed = kind in MANAGED or "layout" in body
+        if managed or (
+            self.mode == "recommend" and kind != "policy"
+        ):  # the engine must see what it did not decide
+            self.log_as_replayed(kind, job, body, now_s)
+            return
         row = EventRow(self.records.seq + 1, now_s, kind, job, body)
-        if self.mode == "recommend" and kind != "policy":  # the engine decides nothing, and must see what happened
-            replay(row, self.engine, self.records)
-        else:
-            self.records.apply(row)
+        self.records.apply(row)
+        self._logged(row)
+
+    def log_as_replayed(self, kind: str, job: str | None, body: dict[str, Any], now_s: float) -> None:
+        """Append an event that the engine has not decided, and let it take that over as from a log."""
+        row = EventRow(self.records.seq + 1, now_s, kind, job, body)
+        self.engine = replay(row, self.engine, self.records)
+        if "layout" in body:
+            self.follow_cluster()
+        self._logged(row)
+
+    def _logged(self, row: EventRow) -> None:
         self.rows.append(row)
         self.history.note(self.records, self.engine.state)

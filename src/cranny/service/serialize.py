@@ -15,7 +15,8 @@ from cranny.network.interleave.affinity import SharedLink, shared_links
 from cranny.network.interleave.demand import circles
 from cranny.network.interleave.unified_circle import curve, unify
 from cranny.service.explain import Explanation, plain_job_ids
-from cranny.service.job_records import HELD, Attempt, JobRecord, KeptPace
+from cranny.service.job_record import HELD, Attempt, JobRecord, KeptPace
+from cranny.service.job_records import JobRecords
 from cranny.service.redact import redact_spec
 
 MAX_LINKS = 8  # shared links shown for a job
@@ -43,11 +44,14 @@ def job(
         "submitted_s": record.submitted_s,
         "started_s": attempt.started_s if attempt is not None else record.observed_s,
         "ended_s": record.ended_s,
+        "external": record.external,
         "duration_s": spec.duration_s,
         "deadline_s": record.submitted_s + spec.deadline_s if spec.deadline_s is not None else None,
         "attempt": len(record.attempts),
         "retries_left": max(0, spec.max_retries - record.failures),
-        "machines": _names(placement.counts, cluster) if placement is not None else [],
+        "machines": _names(placement.counts, _cluster_of(record, attempt, cluster))
+        if placement is not None
+        else [],
         "reason": waits[1] if record.status == "waiting" else plain_job_ids(record.reason),
         "reason_kind": waits[0],
         "predicted_start_s": start_s,
@@ -69,10 +73,11 @@ def detail(record: JobRecord, cluster: Cluster, line: Any) -> Any:
     """Return all fields of a job."""
     held = record.status in HELD
     attempt, where = record.attempt, None
+    of = _cluster_of(record, attempt, cluster)
     if held and record.observed is not None:
-        where = placement(record.observed, cluster)
+        where = placement(record.observed, of)
     elif held and attempt is not None:
-        where = placement(attempt.placement, cluster, attempt.gpus)
+        where = placement(attempt.placement, of, attempt.gpus)
     return {
         **line,
         "spec": redact_spec(record.spec.model_dump(exclude_defaults=True)),
@@ -99,7 +104,7 @@ def explanation(record: JobRecord, why: Explanation) -> Any:
     return {"job": record.id, "status": record.status, **asdict(why)}
 
 
-def nodes(view: Snapshot, drained: set[int], first: int, past: int) -> list[Any]:
+def nodes(view: Snapshot, records: JobRecords, first: int, past: int) -> list[Any]:
     """Return a range of machines, with the jobs that hold their GPUs."""
     slots: dict[int, list[str | None]] = {m: [None] * view.cluster.machines[m].gpus for m in range(first, past)}
     for running in view.running.values():
@@ -117,13 +122,26 @@ def nodes(view: Snapshot, drained: set[int], first: int, past: int) -> list[Any]
             "gpus": machine.gpus,
             "gpu_type": machine.gpu_type,
             "free": view.free_on(number),
-            "state": "up" if view.is_up(number) else "drained" if number in drained else "failed",
+            **_state(number, view, records),
             "slots": slots[number],
             "uplink_gbps": cluster.uplink_gbps[number],
             "uplink_use_gbps": view.link_use_gbps(number),
         }
         for number, machine in enumerate(cluster.machines[first:past], first)
     ]
+
+
+def _state(number: int, view: Snapshot, records: JobRecords) -> dict[str, str]:
+    """Return whether a machine takes jobs, and if the manager of the cluster says that it does not, why."""
+    name, managed = view.cluster.machines[number].name, records.managed
+    why = managed.failed.get(name) or managed.unavailable.get(name, "")
+    if view.is_up(number):
+        state = "up"
+    elif name in managed.failed or not (number in records.drained or name in managed.unavailable):
+        state = "failed"
+    else:
+        state = "drained"
+    return {"state": state, "why": why}
 
 
 def tier_of(cluster: Cluster) -> list[int]:
@@ -189,7 +207,15 @@ def exchanged(job: Job, where: Sequence[int]) -> Iterator[tuple[int, int, float]
             yield a, b, share * unit_bytes
 
 
-def _attempt(attempt: Attempt, cluster: Cluster) -> Any:
+def _cluster_of(record: JobRecord, attempt: Attempt | None, present: Cluster) -> Cluster:
+    """Return the cluster whose machines the placement of a job numbers: it may have changed since."""
+    if record.observed is not None:
+        return record.observed_on or present
+    return present if attempt is None else attempt.cluster or present
+
+
+def _attempt(attempt: Attempt, present: Cluster) -> Any:
+    cluster = attempt.cluster or present
     return {
         "attempt": attempt.number,
         "placed_s": attempt.placed_s,

@@ -17,6 +17,7 @@ from pathlib import Path
 from queue import Empty
 from typing import Any, Literal
 
+from cranny.backends.cluster_reading import ClusterSource
 from cranny.backends.protocol import Backend, Ended, Launch
 from cranny.channel.control import Control
 from cranny.channel.report import Record, Resumed
@@ -24,15 +25,16 @@ from cranny.model.cluster import Cluster
 from cranny.model.errors import CrannyError
 from cranny.service.adoption import Adoption
 from cranny.service.attempts import launch_of, stop_of
-from cranny.service.calls import ROUND_S, Call, CallQueue, CallResult, answer
+from cranny.service.calls import RETRY_S, ROUND_S, Call, CallQueue, CallResult, answer
 from cranny.service.clock import Clock, wall_clock
+from cranny.service.cluster_watch import ClusterWatch
 from cranny.service.controls import control_of
 from cranny.service.engines import Fork
 from cranny.service.event_chain import EventRow
 from cranny.service.executor import AttemptLaunched, AttemptStop, Executor, ExecutorReport
 from cranny.service.fencing import warn_of_held
 from cranny.service.head_file import HeadFile
-from cranny.service.job_records import Attempt, JobRecord, LastStep, ResumedAt
+from cranny.service.job_record import Attempt, JobRecord, LastStep, ResumedAt
 from cranny.service.learned_profile import LearnedProfile
 from cranny.service.learning import Learner
 from cranny.service.limits import Limits
@@ -47,8 +49,6 @@ from cranny.service.warmup import start_warmup
 from cranny.service.writer_lock import LogIntegrityError, StoreError
 
 CHECK_S = 2.0  # how often an idle service checks that it is still the writer of the log
-RETRY_S = 1.0  # before a report that could not be stored is retried; doubled each time
-MAX_RETRY_S = 60.0
 MAX_TRIES = 30  # to restore the scheduler from the log
 RECENT = 1_000  # events kept in memory for event streams
 
@@ -57,6 +57,9 @@ _log = logging.getLogger("cranny.service")
 
 class InternalError(CrannyError):
     """An unexpected error; the server's log has the traceback."""
+
+
+FAULTS = (StoreError, PolicyError, InternalError)  # after which a fact is stored later
 
 
 class Service:
@@ -74,9 +77,16 @@ class Service:
         rights: Rights | None = None,
         clock: Callable[[], float] = wall_clock,
         location: Location | None = None,
+        source: ClusterSource | None = None,
     ) -> None:
-        """Run jobs through a backend; without one, only recommend placements on a cluster."""
+        """Run jobs through a backend; without one, only recommend placements on a cluster.
+
+        With a source the cluster is what that says, at the start and while the service runs.
+        """
+        self._first = None if source is None else source.read()
         built = backend.nodes() if backend is not None else cluster
+        if self._first is not None:
+            built = self._first.cluster
         if built is None:
             raise CrannyError("a service needs a backend, or a cluster to recommend for")
         mode: Mode = "recommend" if backend is None else "run"
@@ -104,6 +114,7 @@ class Service:
         self._thread = threading.Thread(target=self._run, name="cranny-service", daemon=True)
         self._head_file: HeadFile | None = None
         self._snapshots = SnapshotWriter(store, self.scheduler, self.call, folder / "archive")
+        self.watch = None if source is None else ClusterWatch(source, self)
         self._tick_s = math.inf
         self._open = False  # accepts calls
         self._warm = False  # the policy has loaded and compiled its code
@@ -118,6 +129,8 @@ class Service:
                 self._tick_s = self.scheduler.engine.next_tick_s(last_s)  # may be in the past
                 now_s = self._clock.begin_s(last_s, idle=not self.scheduler.records.open_jobs.total())
                 self.scheduler.open(now_s, self.location)
+                if self.watch is not None and self._first is not None:
+                    self.watch.begin(self._first, now_s)
                 switched = self._policy is not None or not self.scheduler.records.policy
                 if switched:
                     self.scheduler.switch(self._policy or FIRST_SETTING, "cranny serve", now_s)
@@ -135,9 +148,13 @@ class Service:
             self._adopt(self._executor)
         self._open = True
         self._thread.start()
+        if self.watch is not None:
+            self.watch.start()
 
     def close(self) -> None:
         """End the service; jobs keep running, and the next service adopts them."""
+        if self.watch is not None:
+            self.watch.close()
         self._open = False
         self._calls.put(None)
         self._thread.join()
@@ -220,7 +237,7 @@ class Service:
             self._fail(error)
         finally:
             self._open = False
-            self._calls.refuse_all(StoreError("the service is shutting down"))
+            self._calls.close(StoreError("the service is shutting down"))
             self._notify(self.on_ended)
 
     def _fail(self, error: Exception) -> None:
@@ -371,10 +388,10 @@ class Service:
         """Handle reports of the executor; they are facts, so storing them is retried until it succeeds."""
         for report in reports:
             if isinstance(report, AttemptLaunched):
-                self._call_until_stored(partial(self.scheduler.attempt_launched, report))
+                self._calls.put_until_stored(partial(self.scheduler.attempt_launched, report), FAULTS)
             else:
                 last = self.learner.last(report.job_id, report.attempt)
-                self._call_until_stored(partial(self._ended, report, last))
+                self._calls.put_until_stored(partial(self._ended, report, last), FAULTS)
 
     def _ended(self, report: Ended, last: LastStep | None, now_s: float) -> None:
         self.scheduler.attempt_ended(report, now_s, last)
@@ -393,18 +410,6 @@ class Service:
     def _follow(self, record: JobRecord) -> None:
         """Learn from a job that starts, or that an earlier service has started."""
         self.learner.follow(record, self.scheduler.records.profiles.get(record.key))
-
-    def _call_until_stored(self, work: Callable[[float], Any], after_s: float = RETRY_S) -> None:
-        future: Future[Any] = Future()
-
-        def retry(done: Future[Any]) -> None:
-            if isinstance(done.exception(), StoreError | PolicyError | InternalError) and self._open:
-                timer = threading.Timer(after_s, self._call_until_stored, (work, min(2 * after_s, MAX_RETRY_S)))
-                timer.daemon = True
-                timer.start()
-
-        future.add_done_callback(retry)
-        self._calls.put(Call(work, future))
 
     def log_folder(self, job_id: str, attempt: int) -> Path:
         """Return the log folder of an attempt, of the service that launched it if that is on this host."""
@@ -435,15 +440,6 @@ class Service:
         found = Adoption.of(records, self.location, self.launch_of, self._stopping)
         for record in found.followed:
             self._follow(record)
-        for what in found.current:
-            record = records.jobs[what.job_id]
-            executor.set_control(what.job_id, what.attempt, self.control_of(record, record.attempts[-1]))
-        executor.hold([*found.away, *found.given_up])
-        executor.adopt(found.current, found.leaving, found.stopping)
-        for what in found.given_up:
-            executor.give_up(what.job_id, what.attempt)
-        for record in records.jobs.values():
-            if record.status == "stopping":
-                executor.stop(record.id, record.attempts[-1].number)
+        found.hand_over(executor, records, self.control_of)
         self._execute()
         warn_of_held(self.location, records)

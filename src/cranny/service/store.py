@@ -252,9 +252,12 @@ class EventStore:
         if self.head is not None and last != self.head:
             raise LogIntegrityError(_not_there(self.head, last))
 
-    def events_of(self, job_id: str) -> list[EventRow]:
-        """Return the events of a job, in order."""
-        own = sa.select(EVENTS).where(EVENTS.c.job == job_id).order_by(EVENTS.c.seq)
+    def events_of(self, job_id: str, *, with_clusters: bool = False) -> list[EventRow]:
+        """Return the events of a job, in order, with those in between that may say which cluster it is on."""
+        of_job = EVENTS.c.job == job_id
+        if with_clusters:
+            of_job |= EVENTS.c.kind.in_(("opened", "cluster"))
+        own = sa.select(EVENTS).where(of_job).order_by(EVENTS.c.seq)
         with self.reading() as connection:
             return [StoredEvent(*row).parsed() for row in connection.execute(own)]
 

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from cranny.core.state import ClusterState
-from cranny.service.job_records import HELD, JobRecords
+from cranny.service.job_record import HELD
+from cranny.service.job_records import JobRecords
 
 EVERY_S = 1.0  # at most one point of utilization in this time
 MAX_POINTS = 20_000  # of utilization, in memory

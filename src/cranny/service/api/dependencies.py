@@ -13,7 +13,7 @@ from cranny.service.audit import AuditLog
 from cranny.service.auth import ROLES, Authenticator, Caller, Role, UnauthenticatedError
 from cranny.service.connection_limit import USER
 from cranny.service.job_lookup import find_job
-from cranny.service.job_records import JobRecord
+from cranny.service.job_record import JobRecord
 from cranny.service.limits import BusyError, ForbiddenError
 from cranny.service.service import Service
 from cranny.service.user_rights import Rights

@@ -17,7 +17,7 @@ from cranny.policies import TABLE
 from cranny.service import serialize
 from cranny.service.api.dependencies import AdminCaller, AnyCaller, ServiceDep, answered, prepared, still_known
 from cranny.service.api.sse import EventNotifier, changes
-from cranny.service.job_records import STATUSES
+from cranny.service.job_record import STATUSES
 from cranny.service.service import Service
 
 router = APIRouter(prefix="/api/v1", tags=["cluster"])
@@ -59,6 +59,7 @@ def cluster(request: Request, service: ServiceDep, _caller: AnyCaller) -> Any:
             "mode": scheduler.mode,
             "policy": _policy(service),
             "counts": {status: records.counts[status] for status in STATUSES},
+            "source": None if service.watch is None else service.watch.status,
             "seq": service.stored,
             "now_s": service.now_s(),
         }
@@ -111,16 +112,17 @@ async def resume(name: str, service: ServiceDep, caller: AdminCaller) -> Any:
 
 
 async def _set_up(service: Service, name: str, by: str, *, up: bool) -> Any:
-    machine = service.scheduler.machine(name)
-    change = service.scheduler.resume if up else service.scheduler.drain
-    await answered(service, service.call(lambda now_s: change(machine, by, now_s)))
+    scheduler = service.scheduler
+    change = scheduler.resume if up else scheduler.drain
+    await answered(service, service.call(lambda now_s: change(scheduler.machine(name), by, now_s)))
+    machine = scheduler.machine(name)
     return (await asyncio.to_thread(_nodes, service, machine, machine + 1))[0]
 
 
 def _nodes(service: Service, first: int, past: int) -> list[Any]:
     with service.lock:
-        view, drained = service.scheduler.engine.state.snapshot(), set(service.scheduler.records.drained)
-    return serialize.nodes(view, drained, first, past)
+        view = service.scheduler.engine.state.snapshot()
+        return serialize.nodes(view, service.scheduler.records, first, min(past, len(view.cluster.machines)))
 
 
 @router.get("/policy")

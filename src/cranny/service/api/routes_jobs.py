@@ -24,7 +24,7 @@ from cranny.service.api.dependencies import (
 from cranny.service.auth import Caller
 from cranny.service.engines import Fork
 from cranny.service.explain import Explanation, WaitContext, explain_wait, quick_reason
-from cranny.service.job_records import STATUSES, JobRecord, Status
+from cranny.service.job_record import STATUSES, JobRecord, Status
 from cranny.service.job_spec import JobSpec
 from cranny.service.limits import BusyError, ConflictError
 from cranny.service.logged_placement import reasons

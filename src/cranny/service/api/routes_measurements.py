@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from cranny.channel.control import asdict_plain
 from cranny.service import measured
 from cranny.service.api.dependencies import AnyCaller, ServiceDep, visible_job
-from cranny.service.job_records import HELD
+from cranny.service.job_record import HELD
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"])
 

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from cranny.model.yaml_file import Fields
 from cranny.policies.cranny.moves import MARGIN, MoveGroup, facts
+from cranny.service import made_moves
 from cranny.service.api.dependencies import AdminCaller, AnyCaller, AuditDep, ServiceDep, answered
 from cranny.service.limits import BusyError
 from cranny.service.movable_jobs import movable_jobs
@@ -47,7 +48,7 @@ async def make_moves(body: MoveRequest, service: ServiceDep, audit: AuditDep, ca
     """Find the moves of running jobs that pay now, and make them."""
     found = await asyncio.to_thread(_found, service, body.margin)
     if found:
-        await answered(service, service.call(lambda now_s: service.scheduler.move(found, now_s)))
+        await answered(service, service.call(lambda now_s: made_moves.make_moves(service.scheduler, found, now_s)))
         audit.record("moves-made", caller.user, jobs=[move.job_id for group in found for move in group.moves])
     return facts(found, service.scheduler.cluster, body.price_per_gpu_hour)
 

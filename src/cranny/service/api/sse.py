@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 
 from cranny.service.auth import Caller, UnauthenticatedError
 from cranny.service.event_chain import EventRow
+from cranny.service.job_record import Attempt, JobRecord
 from cranny.service.limits import BusyError
 from cranny.service.service import Service
 from cranny.service.writer_lock import StoreError
@@ -80,12 +81,18 @@ def shown(row: EventRow, service: Service, caller: Caller) -> dict[str, Any]:
     if row.kind == "submitted" and record is not None:
         body |= {"gpus": record.job.gpus, "name": record.spec.name, "user": record.user}
     machines = service.scheduler.cluster.machines
-    if "machine" in row.body:
+    if "machine" in row.body and "name" not in body and row.body["machine"] < len(machines):
         body["name"] = machines[row.body["machine"]].name
     if "placement" in row.body:
+        of = next((each.cluster for each in _attempts(record) if each.number == row.body.get("attempt")), None)
+        names = machines if of is None else of.machines
         where = dict.fromkeys(row.body["placement"]["machines"])
-        body["machines"] = [machines[machine].name for machine in where]
+        body["machines"] = [names[machine].name for machine in where if machine < len(names)]
     return public | body
+
+
+def _attempts(record: JobRecord | None) -> list[Attempt]:
+    return [] if record is None else record.attempts
 
 
 def audited(row: EventRow, service: Service) -> dict[str, Any]:
@@ -98,7 +105,7 @@ def audited(row: EventRow, service: Service) -> dict[str, Any]:
 
 _SHOWN = frozenset(
     ("attempt", "outcome", "exit_code", "status", "reason", "by", "machine", "name", "order", "period_s", "mode")
-) | {"shift_s", "saved", "ended"}
+) | {"shift_s", "saved", "ended", "change", "unavailable", "failed"}
 
 
 def frame(data: object, event: str, number: int | None = None) -> str:
