@@ -39,11 +39,13 @@ from cranny.service.attempt_outcome import MAX_LOST
 from cranny.service.auth import Authenticator
 from cranny.service.clock import Clock, wall_clock
 from cranny.service.engines import complete_setting
+from cranny.service.event_chain import EventRow
 from cranny.service.executor import AttemptLaunched, Executor, ExecutorReport
 from cranny.service.limits import Limits
 from cranny.service.scheduler import Scheduler
 from cranny.service.server import ListenAddress, serve
 from cranny.service.service import InternalError, Service
+from cranny.service.store import EventStore
 from cranny.service.warmup import warm
 from cranny.service.writer_lock import StoreError
 
@@ -389,10 +391,35 @@ def test_who_cancels_twice_is_heard_twice(start: Start) -> None:
         assert [row.kind for row in service.scheduler.rows] == ["stopping"]
 
 
-def test_a_log_of_another_cluster_is_refused_with_what_to_do(start: Start) -> None:
-    start().service.close()
-    with pytest.raises(InputError, match=r"another cluster, 2 racks, 4 machines.*serve that cluster"):
-        start(Cluster.fat_tree(racks=2, machines_per_rack=3, gpus_per_machine=4))
+def test_a_log_of_another_cluster_goes_on_there(start: Start) -> None:
+    first = start()
+    jobs = [first.submit(gpus=4) for _ in range(4)]
+    for job_id in jobs:
+        first.until(job_id, "running")
+    first.service.close()
+    larger = Cluster.fat_tree(racks=2, machines_per_rack=3, gpus_per_machine=4)
+    second = start(larger, processes=first.processes)
+    assert [second.status(job_id) for job_id in jobs] == ["running"] * 4
+    more = [second.submit(gpus=4) for _ in range(2)]  # on the machines that have come
+    for job_id in more:
+        second.until(job_id, "running")
+    held = second.service.scheduler.engine.state.running
+    assert len({larger.machines[machine].name for job_id in held for machine in held[job_id].held}) == 6
+    second.service.close()
+    smaller = start(Cluster.fat_tree(racks=1, machines_per_rack=1, gpus_per_machine=4), processes=second.processes)
+    assert [smaller.status(job_id) for job_id in (*jobs, *more)] == [
+        "running"
+    ] * 6  # their machines stay till then
+    assert len(smaller.service.scheduler.cluster.machines) == 6
+
+
+def test_an_older_log_of_another_cluster_is_refused_with_what_to_do(start: Start, tmp_path: Path) -> None:
+    store = EventStore(str(tmp_path / "log.db"))
+    store.acquire()
+    store.append([EventRow(1, 1.0, "opened", None, {"mode": "run", "cluster": "other", "about": "2 racks"})])
+    store.close()
+    with pytest.raises(InputError, match=r"another cluster, 2 racks.*serve that cluster once"):
+        start()
 
 
 # Says which compiled functions are new to a process once a policy that was got ready has decided about many jobs.

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from signal import SIGKILL, SIGTERM
 
-from cranny.backends.protocol import GRACE_S, BackendError, Ended, JobChannel, Launch, Reason, Slots
+from cranny.backends.protocol import GRACE_S, BackendError, Ended, JobChannel, Launch, Reason, Slots, as_numbered
 from cranny.backends.ranks import CHANNEL
 from cranny.model.cluster import Cluster
 
@@ -71,6 +71,7 @@ class FakeBackend:
             raise BackendError(f"job {what.job_id!r} runs already")
         if _key(what) in self.processes.by_attempt:
             raise BackendError(f"job {what.job_id!r}: attempt {what.attempt} was launched before")
+        what = as_numbered(what, self._cluster)
         self._slots.take(what)
         try:
             course = self._course(what)

@@ -121,14 +121,17 @@ class FakeManager:
         for job in self.jobs.values():
             if job.state == "released" and all(self._free(name) >= gpus for name, gpus in job.where.items()):
                 self._start(job)
-            elif job.state == "released" and any(name not in self.machines for name in job.where):
-                self._end(job, "lost", None)
+            elif job.state == "released" and any(self._size(name) < gpus for name, gpus in job.where.items()):
+                self._end(job, "lost", None)  # it could wait there for ever
 
     def _add(self, job: ManagedJob) -> str:
         job.id = str(1000 + len(self.jobs))
         job.submitted_s = self._clock()
         self.jobs[job.id] = job
         return job.id
+
+    def _size(self, name: str) -> int:
+        return self.machines[name].gpus if name in self.machines else 0
 
     def _free(self, name: str) -> int:
         machine = self.machines.get(name)

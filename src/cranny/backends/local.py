@@ -24,7 +24,7 @@ from cranny.backends.control_group import AttemptGroups
 from cranny.backends.device_filter import DeviceNumber
 from cranny.backends.launcher import Launcher, enforceable, spawn_supervisor
 from cranny.backends.process import Process, carrying, command_of, descendants, writing_to_pipes
-from cranny.backends.protocol import GRACE_S, BackendError, Ended, JobChannel, Launch, Reason, Slots
+from cranny.backends.protocol import GRACE_S, BackendError, Ended, JobChannel, Launch, Reason, Slots, as_numbered
 from cranny.backends.rank_logs import LOG_LIMIT_BYTES, log_of
 from cranny.backends.ranks import CHANNEL, LAUNCH, commands
 from cranny.backends.resource_limits import NO_LIMITS, ResourceLimits
@@ -128,6 +128,7 @@ class LocalBackend:
         """Start the supervisor of an attempt."""
         if what.job_id in self._running:
             raise BackendError(f"job {what.job_id!r} runs already")
+        what = as_numbered(what, self._cluster)
         self._slots.take(what)
         try:
             self._running[what.job_id] = self._start(what)

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -168,26 +168,44 @@ class Slots:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._holder: dict[tuple[int, int], str] = {}
+        self._holder: dict[tuple[object, int], str] = {}  # by machine, its name if that is known, and GPU
 
     def take(self, what: Launch) -> None:
         """Reserve all slots of an attempt, or raise `BackendError`."""
         check(what, self._cluster)
-        for rank, machine, gpu in what.ranks:
-            holder = self._holder.get((machine, gpu))
+        for rank, key in zip(what.ranks, self._keys(what), strict=True):
+            holder = self._holder.get(key)
             if holder is not None:
-                where = f"GPU {gpu} of machine {self._cluster.machines[machine].name}: job {holder!r} holds it"
-                raise BackendError(f"job {what.job_id!r}: rank {rank} cannot have {where}")
+                where = f"GPU {rank.gpu} of machine {key[0]}: job {holder!r} holds it"
+                raise BackendError(f"job {what.job_id!r}: rank {rank.rank} cannot have {where}")
         self.hold(what)
 
     def hold(self, what: Launch) -> None:
         """Record the slots of a running attempt, even if the cluster has changed since it was launched."""
-        self._holder.update(((rank.machine, rank.gpu), what.job_id) for rank in what.ranks)
+        self._holder.update((key, what.job_id) for key in self._keys(what))
 
     def release(self, what: Launch) -> None:
         """Release the slots of an attempt."""
-        for rank in what.ranks:
-            self._holder.pop((rank.machine, rank.gpu), None)
+        for key in self._keys(what):
+            if self._holder.get(key) == what.job_id:
+                del self._holder[key]
+
+    def _keys(self, what: Launch) -> list[tuple[object, int]]:
+        """Return the slots of the ranks."""
+        machines = self._cluster.machines
+        names: Sequence[object] = what.machines or [
+            machines[rank.machine].name if rank.machine < len(machines) else rank.machine for rank in what.ranks
+        ]
+        return [(name, rank.gpu) for name, rank in zip(names, what.ranks, strict=True)]
+
+
+def as_numbered(what: Launch, cluster: Cluster) -> Launch:
+    """Return a launch with the numbers that its machines have in a cluster, if it names them and all are there."""
+    index = {machine.name: number for number, machine in enumerate(cluster.machines)}
+    if not what.machines or any(name not in index for name in what.machines):
+        return what
+    ranks = zip(what.ranks, what.machines, strict=True)
+    return replace(what, ranks=tuple(rank._replace(machine=index[name]) for rank, name in ranks))
 
 
 def numbered(machines: Sequence[int], *, torchrun: bool) -> tuple[int, ...]:
