@@ -68,6 +68,7 @@ class Harness(ABC):
             cwd=None,
             log_dir=self.folder / job_id / str(attempt),
             time_limit_s=time_limit_s,
+            machines=tuple(CLUSTER.machines[machine].name for machine, _ in slots),
         )
         self.backend.launch(what)
         return what

@@ -17,6 +17,7 @@ from cranny.model.placement import Placement
 from cranny.model.plan import Start, Stop
 from cranny.model.validate import counted
 from cranny.service.engines import Fork
+from cranny.service.foreign_jobs import shown_id
 from cranny.service.job_record import JobRecord
 from cranny.service.job_records import JobRecords
 from cranny.service.predict import EligibleMachines, end_s, predict_starts
@@ -222,6 +223,7 @@ def _soonest(record: JobRecord, context: WaitContext, fork: Fork) -> str:
     if not known:
         return "the ends of the running jobs are unknown" if frees else ""
     end, gpus, job_id = next((each for each in known if each[1] >= missing), known[0])
+    job_id = shown_id(job_id)
     if end < view.now_s:
         return f"{job_id} was expected to end {minutes(view.now_s - end)} ago and frees {gpus}"
     return f"{job_id} ends in about {minutes(end - view.now_s)} and frees {gpus}"

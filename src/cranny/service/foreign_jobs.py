@@ -75,9 +75,9 @@ def state_id(external: str, machine: str) -> str:
     return f"{FOREIGN}{external}@{machine}"
 
 
-def external_id(job_id: str) -> str:
-    """Return what the manager calls a job of others, from its id in the state."""
-    return job_id.removeprefix(FOREIGN).rpartition("@")[0]
+def shown_id(job_id: str) -> str:
+    """Return the id of a job as people see it: of a job of others what its manager calls it, on all machines."""
+    return job_id.rpartition("@")[0] if job_id.startswith(FOREIGN) else job_id
 
 
 def _lacks(state: ClusterState, job: ForeignJob, name: str, index: Mapping[str, int]) -> bool:

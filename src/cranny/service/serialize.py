@@ -15,6 +15,7 @@ from cranny.network.interleave.affinity import SharedLink, shared_links
 from cranny.network.interleave.demand import circles
 from cranny.network.interleave.unified_circle import curve, unify
 from cranny.service.explain import Explanation, plain_job_ids
+from cranny.service.foreign_jobs import shown_id
 from cranny.service.job_record import HELD, Attempt, JobRecord, KeptPace
 from cranny.service.job_records import JobRecords
 from cranny.service.redact import redact_spec
@@ -111,7 +112,7 @@ def nodes(view: Snapshot, records: JobRecords, first: int, past: int) -> list[An
         for machine, gpus in running.held.items():
             if machine in slots:
                 for gpu in members(gpus):
-                    slots[machine][gpu] = running.job.id
+                    slots[machine][gpu] = shown_id(running.job.id)
     cluster = view.cluster
     return [
         {

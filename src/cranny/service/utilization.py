@@ -21,6 +21,7 @@ class UtilizationPoint(NamedTuple):
     fragmentation: float
     waiting: int
     running: int
+    gpus: int = 0  # of the cluster at that time; 0 where that was not noted
 
 
 class UtilizationHistory:
@@ -33,7 +34,7 @@ class UtilizationHistory:
         """Record the current utilization; several events within a second leave one point."""
         jobs = (records.counts["waiting"], sum(records.counts[status] for status in HELD))
         gpus = (state.held_gpus, state.used_machines, state.fragmentation)
-        point = UtilizationPoint(records.last_s, *gpus, *jobs)
+        point = UtilizationPoint(records.last_s, *gpus, *jobs, state.cluster.gpus)
         if len(self._points) > 1 and point.at_s - self._points[-2].at_s < EVERY_S:
             self._points.pop()
         self._points.append(point)

@@ -74,7 +74,8 @@ def history(
     with service.lock:
         now_s = service.now_s()
         points = service.scheduler.history.since(now_s - minutes * 60, MAX_POINTS)
-    return {"gpus": service.scheduler.cluster.gpus, "points": [point._asdict() for point in points]}
+    gpus = service.scheduler.cluster.gpus
+    return {"gpus": gpus, "points": [{**point._asdict(), "gpus": point.gpus or gpus} for point in points]}
 
 
 @router.get("/links")

@@ -50,7 +50,7 @@ export function machinePage(scope, main, [name]) {
       card(
         "The machine", "",
         facts([
-          ["State", WORDS[node.state] ?? node.state], ["Rack", node.rack], ["GPU type", node.gpu_type],
+          ["State", `${WORDS[node.state] ?? node.state}${node.why ? ` (${node.why})` : ""}`], ["Rack", node.rack], ["GPU type", node.gpu_type],
           ["GPUs", `${node.gpus - node.free} of ${node.gpus} held`],
           ["Uplink", el("span", {}, `${gbps(node.uplink_use_gbps)} of ${gbps(node.uplink_gbps)} `, meter(share))],
         ]),

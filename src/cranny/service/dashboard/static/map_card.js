@@ -3,7 +3,7 @@
 import { heat } from "./colours.js";
 import { el, rows, say } from "./dom.js";
 import { ClusterMap } from "./cluster_map.js";
-import { jobLink, machineLink, table } from "./parts.js";
+import { isForeign, jobLink, machineLink, table } from "./parts.js";
 import * as store from "./store.js";
 import { whenTheme } from "./theme.js";
 import { hideTip, showTip } from "./tip.js";
@@ -64,7 +64,10 @@ function row(node) {
 function facts(node) {
   const jobs = [...new Set(node.slots.filter((each) => each !== null))];
   return [
-    [node.name, node.rack, node.gpu_type, node.state === "up" ? "" : node.state].filter(Boolean).join(", "),
+    [
+      node.name, node.rack, node.gpu_type,
+      node.state === "up" ? "" : `${node.state}${node.why ? `: ${node.why}` : ""}`,
+    ].filter(Boolean).join(", "),
     `${node.gpus - node.free} of ${counted(node.gpus, "GPU")} held${jobs.length ? ` by ${few(jobs, 4)}` : ""}`,
     `uplink ${gbps(node.uplink_use_gbps)} of ${gbps(node.uplink_gbps)}`,
   ];
@@ -85,7 +88,7 @@ function clusterMap(scope, tallest, said) {
     showTip: (found, event) => showTip(hoverLines(found), event.clientX, event.clientY),
     announce: (node) => say(said, facts(node).join("; ")),
     open: (job, node) => {
-      location.hash = job ? `#/jobs/${segment(job)}` : `#/machines/${segment(node.name)}`;
+      location.hash = job && !isForeign(job) ? `#/jobs/${segment(job)}` : `#/machines/${segment(node.name)}`;
     },
   });
   scope.sizes(canvas, () => map.resize());

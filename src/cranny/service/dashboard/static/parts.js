@@ -4,7 +4,11 @@ import { ask, segment } from "./api.js";
 import { jobColour } from "./colours.js";
 import { el, fill } from "./dom.js";
 
+// A job that the cluster's manager runs by itself has no page here.
+export const isForeign = (id) => id.startsWith("foreign:");
+
 export function jobLink(id, text = id) {
+  if (isForeign(id)) return el("span", { class: "job" }, text.replace("foreign:", "other job "));
   return el(
     "a", { href: `#/jobs/${segment(id)}`, class: "job" },
     el("i", { class: "chip", "aria-hidden": "true", style: { background: jobColour(id).fill } }),

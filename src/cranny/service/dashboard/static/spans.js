@@ -23,6 +23,12 @@ export function runsOf(jobs) {
 }
 const HOW = { finished: "", moved: "stopped", stopped: "stopped", cancelled: "stopped" };
 
+// The machines of runs that are no longer in the cluster.
+export function departed(machines, runs) {
+  const there = new Set(machines.map((node) => node.name));
+  return [...new Set(runs.flatMap((run) => run.machines))].filter((name) => !there.has(name)).sort();
+}
+
 // One row a machine, in the order given. Running jobs end now; the estimate of their end is `until`.
 export function machineRows(machines, runs, nowS, fromS) {
   const bars = new Map(machines.map((name) => [name, []]));

@@ -4,7 +4,7 @@ import { ask, segment } from "./api.js";
 import { el, rows, say } from "./dom.js";
 import { Gantt } from "./gantt.js";
 import { choice, jobLink, status, table } from "./parts.js";
-import { edge, machineRows, runsOf, waitingRow } from "./spans.js";
+import { departed, edge, machineRows, runsOf, waitingRow } from "./spans.js";
 import * as store from "./store.js";
 import { clock, counted, duration, few, nowS, number, until } from "./words.js";
 
@@ -80,8 +80,10 @@ export function timelineCard(scope, { only = null, title = "Timeline" } = {}) {
     const toS = edge(only ? [] : waiting, now, minutes * 60);
     const wanted = filter.value.trim().toLowerCase();
     const meant = machines.filter((node) => `${node.name} ${node.rack}`.toLowerCase().includes(wanted));
-    const names = only ? [only] : meant.map((node) => node.name);
     const runs = runsOf([...jobs, ...waiting]).filter((run) => (run.ended_s ?? now) >= fromS);
+    // Machines that have left the cluster come last, as long as something that ran there is shown.
+    const left = departed(machines, runs).filter((name) => name.toLowerCase().includes(wanted));
+    const names = only ? [only] : [...meant.map((node) => node.name), ...left];
     const ran = new Set(runs.map((run) => run.job.id)).size;
     const shown = machineRows(names, runs, now, fromS);
     const predicted = waitingRow(waiting, now, toS);
@@ -119,7 +121,7 @@ export function timelineCard(scope, { only = null, title = "Timeline" } = {}) {
   });
   if (!only) {
     scope.watch(store.nodes, (nodes) => {
-      const known = nodes.length === machines.length;
+      const known = nodes.length === machines.length && nodes.every((node, at) => node.name === machines[at].name);
       machines = nodes;
       if (!known) draw();
     });

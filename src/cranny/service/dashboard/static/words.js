@@ -96,6 +96,13 @@ const KINDS = {
   drained: (event) => `machine ${event.name ?? event.machine} was drained`,
   resumed: (event) => `machine ${event.name ?? event.machine} was resumed`,
   "failed-machine": (event) => `machine ${event.name ?? event.machine} failed`,
+  cluster: (event) => `the cluster has changed${event.change ? `: ${event.change}` : ""}`,
+  availability: (event) => {
+    const out = [...Object.keys(event.failed ?? {}), ...Object.keys(event.unavailable ?? {})];
+    return out.length ? `out of service: ${few(out)}` : "all machines are in service";
+  },
+  foreign: () => "jobs of others started or ended", reservations: () => "reservations have changed",
+  prioritized: () => "the queue has another order",
   policy: (event) => `the policy is now ${event.name}`,
   recommended: (event) => `a placement for ${event.job} was recommended`,
   withdrawn: (event) => `the placement recommended for ${event.job} no longer holds`,
