@@ -21,7 +21,6 @@ from cranny.model.topology_spec import (
 from cranny.model.yaml_file import MAX_NAME, Document, Fields, Name, Positive, Step, checked, shown
 
 DEFAULT_LINK_GBPS = 100.0
-TEXT = frozenset({"name", "names", "gpu_type", "features"})  # fields that hold no numbers
 
 Gpus = Annotated[int, Field(ge=1, le=MAX_GPUS_PER_MACHINE)]
 Count = Annotated[int, Field(ge=1, le=MAX_MACHINES)]
@@ -94,7 +93,9 @@ _KNOWN: dict[str, type[Fields]] = {
 
 def read_cluster_file(path: Path) -> ClusterSpec:
     """Read a cluster from a file, or say in one line what is wrong with the file, and where."""
-    document = Document(path, TEXT, text_below=frozenset({"partitions"}))
+    document = Document(
+        path, frozenset({"name", "names", "gpu_type"}), frozenset({"partitions"}), frozenset({"features"})
+    )
     whole = checked(document, ClusterFields, _KNOWN, _MUST_BE)
     if _machine_count(whole) > MAX_MACHINES:
         raise document.error((), f"has more than {MAX_MACHINES} machines")

@@ -31,8 +31,15 @@ Value = dict[str, "Value"] | list["Value"] | str | int | float | bool | None
 class Document:
     """The values of a file, and where in it each of them stands."""
 
-    def __init__(self, path: Path, text_fields: frozenset[str], text_below: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        path: Path,
+        text_fields: frozenset[str],
+        text_below: frozenset[str] = frozenset(),
+        text_entries: frozenset[str] = frozenset(),
+    ) -> None:
         self.path = path
+        self._text_entries = text_entries  # lists of nothing but text
         self._text_fields = text_fields  # `name: 0012` is the text 0012, not a number
         self._text_below = text_below  # fields of the file that hold nothing but text, however deep
         text = read_text(path)
@@ -86,8 +93,8 @@ class Document:
         kind, text = node.tag.removeprefix(_TAG), str(node.value)
         if kind == "null":
             return None
-        field = steps[-2] if len(steps) > 1 and isinstance(steps[-1], int) else steps[-1] if steps else None
-        if field in self._text_fields or (steps and steps[0] in self._text_below):
+        entry = len(steps) > 1 and isinstance(steps[-1], int) and steps[-2] in self._text_entries
+        if entry or (steps and (steps[-1] in self._text_fields or steps[0] in self._text_below)):
             return text
         if kind in {"str", "timestamp"}:
             plain = not node.style and kind == "str"
