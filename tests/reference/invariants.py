@@ -5,6 +5,7 @@ import math
 from cranny.core.state import ClusterState
 from cranny.core.traffic import communication
 from cranny.model.errors import CrannyError
+from cranny.model.job import Job
 
 TOLERANCE = 1e-6
 
@@ -44,9 +45,22 @@ def check(state: ClusterState) -> None:
         for link, gbps in cost.link_gbps.items():
             link_gbps[link] += gbps
     _check_machines(state, held, idle_gpus_with_job)
+    _check_resources(state)
     for link, gbps in enumerate(link_gbps):
         _require(_close(view.link_use_gbps(link), gbps), f"link {link} carries {gbps}, not what is recorded")
     _require(_close(state.totals()[2], cross_bytes), "cross-machine bytes do not add up")
+
+
+def _check_resources(state: ClusterState) -> None:
+    """Recount the resources beside GPUs that jobs leave; those of jobs of others are not known here."""
+    for name in {name for machine in state.cluster.machines for name in machine.resources}:
+        left = [machine.resources.get(name, 0) for machine in state.cluster.machines]
+        for running in state.running.values():
+            for machine in running.placement.machines:
+                left[machine] -= (running.job.resources or {}).get(name, 0)
+        one = Job("one more", 1, resources={name: 1})
+        found = state.snapshot().room_for(one).tolist()
+        _require(found == [max(0, each) for each in left], f"{name}: {found} left, and not {left}")
 
 
 def _check_machines(state: ClusterState, held: list[int], spare: list[int]) -> None:

@@ -13,6 +13,7 @@ from tests.service.standing import standing
 from cranny.backends.cluster_reading import ClusterReading, Reservation
 from cranny.model.cluster import Machine
 from cranny.service.limits import Limits
+from cranny.service.reconcile import Reconciler
 from cranny.service.scheduler import Scheduler
 
 
@@ -217,6 +218,11 @@ STEPS = st.one_of(
 NAMES = ("a1", "a2", "b1", "b2", "c1", "c2")
 
 
+def _cpus(driver: ManagedDriver) -> bool:
+    """Say whether a machine has resources beside GPUs."""
+    return any(machine.resources for machine in driver.manager.machines.values())
+
+
 def play(driver: ManagedDriver, step: tuple[object, ...], readings: list[tuple[ClusterReading, float]]) -> None:  # noqa: C901
     """Let something happen."""
     manager, (what, *numbers) = driver.manager, step
@@ -226,7 +232,8 @@ def play(driver: ManagedDriver, step: tuple[object, ...], readings: list[tuple[C
     if what == "submit" and sum(machine.gpus for machine in driver.scheduler.cluster.machines) >= first:
         driver.submit(first, float(second))
     elif what == "external":
-        manager.submit("bob", first, float(second), float(second % 3))
+        needs = {"resources": {"cpus": 2}} if second % 2 and _cpus(driver) else {}
+        manager.submit("bob", first, float(second), float(second % 3), **needs)
     elif what == "cancel" and driver.scheduler.records.jobs:
         driver.cancel(list(driver.scheduler.records.jobs)[first % len(driver.scheduler.records.jobs)])
     elif what == "scancel" and manager.jobs:
@@ -234,7 +241,7 @@ def play(driver: ManagedDriver, step: tuple[object, ...], readings: list[tuple[C
     elif what == "other" and name in there:
         manager.start_other("eve", {name: second}, 25.0)
     elif what == "join":
-        manager.join(Machine(name, second), f"rack-{name[0]}")
+        manager.join(Machine(name, second, "", {"cpus": 2 * second}), f"rack-{name[0]}")
     elif what == "leave" and len(there) > 1:
         manager.leave(name)
     elif what == "fail" and name in there:
@@ -275,7 +282,7 @@ def test_nothing_is_lost_whatever_happens(steps: list[tuple[object, ...]], polic
         for machine in list(driver.scheduler.records.drained):
             driver.scheduler.resume(machine, "root", driver.now_s)
         driver.act()
-        driver.manager.join(Machine("z1", 8), "rack-z")
+        driver.manager.join(Machine("z1", 8, "", {"cpus": 16}), "rack-z")
         for _ in range(30):
             driver.pass_time(50.0)
             driver.read()
@@ -288,3 +295,33 @@ def test_nothing_is_lost_whatever_happens(steps: list[tuple[object, ...]], polic
         again.restore(driver.store)
         assert standing(again) == standing(driver.scheduler)
         driver.store.close()
+
+
+def test_a_service_that_only_recommends_sees_what_the_manager_does(tmp_path: Path) -> None:
+    driver = ManagedDriver(tmp_path, {"a1": 4, "a2": 4})
+    manager, scheduler = driver.manager, Scheduler(driver.manager.read().cluster, "recommend", Limits())
+    scheduler.open(0.0)
+    scheduler.switch({"name": "titan"}, "root", 0.0)
+    reconciler = Reconciler(scheduler)
+    external = manager.submit("bob", 4, 50.0)
+
+    def read() -> None:
+        driver.now_s += 1.0
+        reconciler.take(manager.read(), driver.now_s, driver.now_s)
+
+    read()
+    record = scheduler.find(external)
+    assert (record.status, record.id in scheduler.records.recommended) == ("waiting", True)
+    job = manager.jobs[external]
+    job.where.update({"a1": 2, "a2": 2})
+    manager._start(job)  # as the manager itself thinks best
+    read()
+    assert record.status == "running"
+    saved = scheduler.records.saved
+    assert (saved["jobs"], saved["machines"], saved["idle_machines"], saved["wait_s"]) == (1, 1, 1, 1.0)
+    assert scheduler.records.saved["cross_bytes"] > 0
+    assert scheduler.engine.state.held_gpus == 4  # once, and not also as a job of others
+    driver.now_s += 60.0
+    read()
+    assert record.status == "done"
+    driver.store.close()

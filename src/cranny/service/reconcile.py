@@ -17,6 +17,7 @@ from cranny.service.job_spec import parse
 from cranny.service.managed_cluster import foreign_values, reservation_values
 from cranny.service.scheduler import Scheduler
 
+MAX_NEW = 1_000  # jobs that a reading submits, those of the highest priority; the next one submits others
 REPRIORITIZE_S = 60.0  # between two changes of the order of the queue by priorities of the manager
 LEFT = "is no longer in the cluster"
 SHRUNK = "has fewer GPUs than its jobs were given"
@@ -54,11 +55,12 @@ class Reconciler:
         change = self._take_cluster(reading, now_s)
         self._take_availability(reading, now_s)
         self._take_observed(reading, asked_s, now_s)
+        self._release_foreign(reading, now_s)
+        self._take_waiting(reading, asked_s, now_s)  # of which some may run, and are then no jobs of others
         overfull = self._take_foreign(reading, now_s)
         known = reservation_values(self._scheduler.records.managed.reservations)
         if (reserved := reservation_values(reading.reservations)) != known:
             self._scheduler.log("reservations", None, {"reservations": reserved}, now_s)
-        self._take_waiting(reading, asked_s, now_s)
         self._prioritize(reading, now_s)
         if len(self._scheduler.rows) != logged:
             self._scheduler.tick(now_s)
@@ -91,6 +93,13 @@ class Reconciler:
         managed = scheduler.records.managed
         if body != {"unavailable": managed.unavailable, "failed": managed.failed}:
             scheduler.log("availability", None, body, now_s)
+
+    def _release_foreign(self, reading: ClusterReading, now_s: float) -> None:
+        """Give back what jobs of others held that are no longer there."""
+        there = {each.id for each in reading.foreign}
+        gone = [external for external in self._scheduler.records.managed.foreign if external not in there]
+        if gone:
+            self._scheduler.log("foreign", None, {"there": [], "gone": gone}, now_s)
 
     def _take_foreign(self, reading: ClusterReading, now_s: float) -> Sequence[str]:
         """Let jobs of others hold what they do; return the machines on which that is more than is free."""
@@ -132,17 +141,21 @@ class Reconciler:
                 continue
             if external not in wanted or {**NO_COMMAND, **wanted[external].spec} != record.external_spec:
                 self._withdraw(record, reading, now_s)
+        new: list[ExternalJob] = []
         for each in wanted.values():
             known = records.jobs.get(records.externals.get(each.id, ""))
-            if known is None or (known.over and _ended_s(known) < asked_s):
-                self._submit(each, now_s)
+            refused = self._refused.get(each.id)
+            if (refused is None or refused[0] != each.spec) and (
+                known is None or (known.over and _ended_s(known) < asked_s)
+            ):
+                new.append(each)
+        new.sort(key=lambda each: (-each.priority, each.submitted_s))
+        for each in new[:MAX_NEW]:
+            self._submit(each, now_s)
         self._refused = {external: why for external, why in self._refused.items() if external in wanted}
 
     def _submit(self, job: ExternalJob, now_s: float) -> None:
         """Submit a job of the manager; one that could never start is refused until it, or the cluster, changes."""
-        refused = self._refused.get(job.id)
-        if refused is not None and refused[0] == job.spec:
-            return
         self._refused.pop(job.id, None)
         scheduler, value = self._scheduler, {**NO_COMMAND, **job.spec}
         job_id = f"job-{scheduler.records.submitted + 1}"

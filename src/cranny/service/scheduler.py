@@ -173,6 +173,7 @@ class Scheduler:
     def cancel(self, job_id: str, by: str, now_s: float) -> JobRecord:
         """Cancel a job; a running one is over when its processes have exited."""
         record = self.find(job_id)
+        job_id = record.id
         if record.over:
             raise ConflictError(f"{job_id} is already {record.status}")
         if record.status == "waiting":

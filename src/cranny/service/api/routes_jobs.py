@@ -164,7 +164,7 @@ def explain(job_id: str, service: ServiceDep, caller: AnyCaller) -> Any:
         if record.status != "waiting":
             view = service.scheduler.engine.state.snapshot(service.now_s())
             return serialize.explanation(
-                record, explain_running(record, view, service.reports.left.get(job_id, ()))
+                record, explain_running(record, view, service.reports.left.get(record.id, ()))
             )
         fork, now_s, period_s = service.fork(), service.now_s(), service.scheduler.engine.period_s
     return serialize.explanation(record, explain_wait(record, fork, now_s, period_s))
@@ -176,9 +176,9 @@ def traffic(job_id: str, service: ServiceDep, caller: AnyCaller) -> Any:
     record = visible_job(service, caller, job_id)
     with service.lock:
         view = service.scheduler.engine.state.snapshot()
-    if job_id not in view.running:
-        raise ConflictError(f"{job_id} is not running")
-    circles = serialize.shared_circles(job_id, view, partial(_pace, service))
+    if record.id not in view.running:
+        raise ConflictError(f"{record.id} is not running")
+    circles = serialize.shared_circles(record.id, view, partial(_pace, service))
     return {**serialize.job_traffic(record, view), "circles": circles}
 
 
@@ -203,8 +203,8 @@ def logs(
     limit: Annotated[int, Query(ge=4, le=MAX_BYTES)] = 65_536,
 ) -> Any:
     """Return a part of the log of a rank; a negative offset counts from the end."""
-    visible_job(service, caller, job_id)
-    return read_log(service, job_id, rank, attempt, offset, limit)
+    record = visible_job(service, caller, job_id)
+    return read_log(service, record.id, rank, attempt, offset, limit)
 
 
 @router.post("/jobs/{job_id}/observed")

@@ -25,14 +25,14 @@ def measurements(job_id: str, service: ServiceDep, caller: AnyCaller) -> Any:
             for each in record.attempts
             if each.resumed is not None
         ]
-        points = service.reports.points(job_id)
+        points = service.reports.points(record.id)
         restarts = measured.restarts(record.attempts, points)
         types = measured.types(record, attempt, control, profile, service.scheduler.cluster)
     reports = service.reports
-    bad, why = reports.bad_of(job_id)
-    ranks = {} if attempt is None else reports.states(job_id, attempt.number)
+    bad, why = reports.bad_of(record.id)
+    ranks = {} if attempt is None else reports.states(record.id, attempt.number)
     return {
-        "job": job_id,
+        "job": record.id,
         "points": [point._asdict() for point in points],
         "ranks": [
             {"rank": rank, "step": state.step, "saved": None if state.saved is None else state.saved._asdict()}
