@@ -9,7 +9,7 @@ from benchmarks.measure import Budget, Measured, judged_policy
 from benchmarks.replay import jobs_per_cpu_s
 from benchmarks.replay_steady import LOAD, WARM_UP
 from cranny.model.cluster import Cluster
-from cranny.scenario import seeded_policy
+from cranny.policy_choice import seeded_policy
 from cranny.traces.generate import generate_trace
 
 MEDIAN_MS = {1_024: 1.0, 100_000: 5.0}  # at most, by GPUs

@@ -18,6 +18,7 @@ HOLDS = {
     "model": ("frozen values: cluster, job, profile, collective, placement, plan, events",),
     "network": ("how jobs share links: isolated, steady, phases, interleaving",),
     "policies": ("one file or folder", "a policy"),
+    "policy_choice": ("the policy that was chosen, with seed and order",),
     "process_pool": ("many runs in several processes",),
     "report": ("pages, tables, charts",),
     "repro": ("the papers' evaluations,", "rebuilt"),

@@ -11,10 +11,11 @@ from cranny.model.errors import InputError
 from cranny.model.job import Job
 from cranny.network.networks import NetworkModel
 from cranny.policies import DEFAULT_POLICY
+from cranny.policy_choice import decision_period_s
 from cranny.process_pool import Pool, WorkerPool, run_calls
 from cranny.report.notebook import results_html, results_text
 from cranny.report.page import write_report
-from cranny.scenario import Scenario, ScenarioSettings, decision_period_s
+from cranny.scenario import Scenario, ScenarioSettings
 from cranny.sim import result as sim_result
 from cranny.sim.record import ReplayRecord, refuse_if_all_skipped
 from cranny.sim.replay import no_garbage_collection

@@ -1,23 +1,11 @@
 """A scenario: the cluster, the jobs, the policy and the settings of one simulation, as one frozen value."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from copy import copy, deepcopy
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypedDict
 
-import numpy as np
-
-from cranny.core.protocol import (
-    FIFO,
-    Placer,
-    Policy,
-    Reorderable,
-    Slowdown,
-    default_order,
-    default_period_s,
-    least_period_s,
-)
-from cranny.core.queue import QueuePolicy
+from cranny.core.protocol import FIFO, Placer, Policy
 from cranny.model.cluster import Cluster
 from cranny.model.collective import DEFAULT_COLLECTIVE
 from cranny.model.errors import InputError
@@ -27,8 +15,8 @@ from cranny.model.profile import ModelProfile, library
 from cranny.model.validate import not_negative
 from cranny.network.networks import NetworkModel
 from cranny.network.networks import network as network_model
-from cranny.policies import DEFAULT_POLICY, TABLE, options_of, policy_class
-from cranny.policies import policy as make_policy
+from cranny.policies import DEFAULT_POLICY, TABLE, options_of
+from cranny.policy_choice import MAX_SEED, decision_period_s, resolve_policy, seeded_policy
 from cranny.sim.admission import Admission
 from cranny.sim.held_before import HeldBefore
 from cranny.sim.replay import Replay
@@ -36,7 +24,6 @@ from cranny.traces.trace import Trace
 from cranny.traces.type_matching import with_types_of
 from cranny.version import VERSION
 
-MAX_SEED = 2**63 - 1
 # What a call of `cranny.simulate` that repeats a scenario names.
 _PLAIN = ("policy", "network", "seed", "order", "options", "price_per_gpu_hour", "checkpoint_s", "period_s")
 
@@ -216,60 +203,6 @@ class Scenario:
         plain = (*_PLAIN, "limits") if self.limits else _PLAIN
         call = f"cranny.simulate(cluster, trace, {', '.join(f'{name}={made[name]!r}' for name in plain)})"
         return {**made, "command": self.command or call}
-
-
-def resolve_policy(
-    policy: str | Placer | Policy,
-    order: str | None,
-    options: Mapping[str, Any] | None,
-    seed: int,
-    slowdown: Slowdown,
-) -> tuple[str, Policy, str]:
-    """Return the name of a policy, the policy itself, and the order of its queue."""
-    if isinstance(policy, str):
-        placer = seeded_policy(policy, seed, options)
-        order = order or TABLE[policy].order
-        return policy, _in_order(placer, order, slowdown), order
-    if options:
-        raise InputError("options are for a policy that is given by name; this one is made already")
-    core = policy.placer if isinstance(policy, QueuePolicy) else policy
-    if type(core).__module__.startswith("cranny.policies."):
-        policy = deepcopy(policy)  # so that one object serves several runs alike; policies of others see to that
-    if not isinstance(policy, QueuePolicy):
-        order = order or default_order(policy)
-        return type(policy).__name__, _in_order(policy, order, slowdown), order
-    if order not in (None, policy.order):
-        raise InputError(f"the policy has its own order, {policy.order!r}; order={order!r} cannot be kept")
-    return type(policy.placer).__name__, policy, policy.order
-
-
-def seeded_policy(name: str, seed: int, options: Mapping[str, Any] | None = None) -> Placer:
-    """Make a policy by name; one that draws gets a generator of the run's seed."""
-    whole(seed, "seed", least=0, most=MAX_SEED)
-    given = dict(options or {})
-    if "rng" in given:
-        raise InputError(f"policy {name!r}: rng is set by the run's seed")
-    if "rng" in options_of(name):
-        given["rng"] = np.random.default_rng(seed)
-    return make_policy(name, **given)
-
-
-def decision_period_s(policy: str | Placer | Policy, asked_s: float = 0.0) -> float:
-    """Return how often a policy decides: as asked for, or as in its paper; 0 for at every event."""
-    not_negative(asked_s, "period_s")
-    name, kind = (policy, policy_class(policy)) if isinstance(policy, str) else (type(policy).__name__, policy)
-    if 0 < asked_s < least_period_s(kind):
-        raise InputError(f"{name}: period_s must be at least {least_period_s(kind):g}, not {asked_s!r}")
-    return asked_s or default_period_s(kind)
-
-
-def _in_order(chosen: Placer | Policy, order: str, slowdown: Slowdown) -> Policy:
-    """Turn a placer and a queue order into a policy; leave a policy as it is, unless it can have another order."""
-    if isinstance(chosen, Reorderable):  # it works on top of another, whose queue it is
-        return chosen.in_order(order, slowdown)
-    if isinstance(chosen, Policy) and (not isinstance(chosen, Placer) or order == default_order(chosen)):
-        return chosen
-    return QueuePolicy(chosen, order, slowdown)
 
 
 def _distinct(jobs: Iterable[Job]) -> Iterator[Job]:

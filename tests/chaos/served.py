@@ -83,7 +83,7 @@ def serve(database: str, files: RoundFiles, number: int, clock: Callable[[], flo
     following = 1 + max((int(line.split()[0].removeprefix("key-")) for line in lines(files.accepted)), default=-1)
     while os.getppid() == parent and not service.failure:
         with service.lock:
-            open_jobs = service.scheduler.records.open_jobs.total()
+            open_jobs = service.scheduler.records.open_jobs.total
         if files.drain.exists():
             if not open_jobs:
                 service.close()

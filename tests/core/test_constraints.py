@@ -15,7 +15,7 @@ from cranny.model.cluster import Cluster, mask_of
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.profile import ModelProfile
-from cranny.scenario import seeded_policy
+from cranny.policy_choice import seeded_policy
 
 STREAMS = ModelProfile("streams", grad_bytes=1e9, iteration_ms=80.0)  # takes all of a link
 CLUSTER = Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4)

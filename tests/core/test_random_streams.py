@@ -26,7 +26,7 @@ from cranny.model.placement import Placement
 from cranny.model.plan import Action
 from cranny.network.networks import NETWORKS
 from cranny.policies import TABLE, policy
-from cranny.scenario import decision_period_s, resolve_policy
+from cranny.policy_choice import decision_period_s, resolve_policy
 from cranny.sim.record import DONE
 from cranny.sim.replay import Replay
 

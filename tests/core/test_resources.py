@@ -16,7 +16,7 @@ from cranny.model.errors import InputError, PlacementError
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Plan, Start, Stop
-from cranny.scenario import seeded_policy
+from cranny.policy_choice import seeded_policy
 
 
 def cluster(*machines: tuple[int, dict[str, int]]) -> Cluster:

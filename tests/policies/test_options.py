@@ -6,7 +6,7 @@ import pytest
 
 from cranny.model.errors import InputError
 from cranny.policies import TABLE, options_of, policy
-from cranny.scenario import seeded_policy
+from cranny.policy_choice import seeded_policy
 
 WRONG: tuple[object, ...] = ("a word", float("nan"), -1, [1], True, {}, None, "", 1e400)
 OPTIONS = [(name, option) for name in TABLE for option in sorted(options_of(name) - {"rng"})]

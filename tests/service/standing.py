@@ -1,5 +1,6 @@
 """What tests of the service share: how things stand, as plain values that can be compared."""
 
+from copy import deepcopy
 from typing import Any
 
 from cranny.model.cluster import Cluster
@@ -31,7 +32,7 @@ def standing(scheduler: Scheduler) -> dict[str, Any]:
         "policy": records.policy,
         "records": jobs,
         "counts": {status: count for status, count in records.counts.items() if count},
-        "open_jobs": {user: count for user, count in records.open_jobs.items() if count},
+        "open_jobs": deepcopy(vars(records.open_jobs)),
         "keys": records.keys,
         "drained": records.drained,
         "cluster": cluster_values(records.cluster),

@@ -110,7 +110,7 @@ def test_jobs_of_the_manager_run_while_calls_fail_and_the_service_is_restarted(s
         time.sleep(0.01)
     external = [job for job in manager.jobs.values() if job.spec is not None]
     until(lambda: all(job.state == "over" for job in manager.jobs.values()))
-    until(lambda: not service.scheduler.records.open_jobs.total())
+    until(lambda: not service.scheduler.records.open_jobs.total)
     assert {job.runs for job in external} == {1}  # none was lost, and none ran twice
     assert {job.ended for job in external} == {("finished", 0)}
     statuses = [record.status for record in service.scheduler.records.jobs.values()]

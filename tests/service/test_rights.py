@@ -10,6 +10,8 @@ from typing import Any
 
 import httpx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.cli.conftest import Run
 from tests.service.conftest import Serve, Site, Start, until
 from tests.service.test_rest import problem
@@ -19,6 +21,8 @@ from cranny.model.errors import InputError
 from cranny.service.audit import BY_FILE, KINDS, AuditLog
 from cranny.service.auth import create
 from cranny.service.clock import BELIEVED_S, Clock
+from cranny.service.job_spec import JobSpec
+from cranny.service.open_jobs import OpenJobs
 from cranny.service.store import EventStore
 from cranny.service.user_rights import Rights, read_rights
 
@@ -76,6 +80,34 @@ def test_priorities_queues_and_quotas_are_as_the_file_says(serve: Serve, rights:
         problem(bob.post("/api/v1/plan", json=JOB), 429)
         assert bob.post(f"{JOBS}/job-2/cancel").is_success
         until(lambda: submitted(bob)[0] == 201)  # what is over does not count
+
+
+@settings(max_examples=50)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("ab"), st.sampled_from(["x", "y", None]), st.integers(1, 9), st.booleans()),
+        max_size=12,
+    )
+)
+def test_counts_of_unfinished_jobs_are_those_of_looking_at_all(
+    jobs: list[tuple[str, str | None, int, bool]],
+) -> None:
+    counts, left = OpenJobs(), []
+    for user, queue, gpus, ends in jobs:
+        spec = JobSpec(command=["true"], gpus=gpus, queue=queue, most_gpus=9 if gpus == 1 else None)
+        counts.add(user, spec)
+        if ends:
+            counts.remove(user, spec)
+        else:
+            left.append((user, spec))
+    for user in "ab":
+        own = [spec.gpus for each, spec in left if each == user]
+        assert counts.of_user(user) == (len(own), sum(own))
+    for queue in "xy":
+        within = [spec.gpus for _, spec in left if spec.queue == queue]
+        assert counts.in_queue(queue) == (len(within), sum(within))
+    assert counts.total == len(left)
+    assert counts.resizable == sum(spec.gpus == 1 for _, spec in left)
 
 
 @pytest.mark.parametrize(

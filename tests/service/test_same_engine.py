@@ -17,8 +17,8 @@ from cranny.model.job import Job
 from cranny.model.plan import Action, Stop
 from cranny.model.plan import Start as Started
 from cranny.network.networks import network
+from cranny.policy_choice import resolve_policy
 from cranny.run import simulate
-from cranny.scenario import resolve_policy
 from cranny.service.clock import Clock
 from cranny.service.event_chain import EventRow
 from cranny.service.job_records import JobRecords

@@ -234,9 +234,9 @@ class Slow:
     may: threading.Event = field(default_factory=threading.Event)
     seen: list[str] = field(default_factory=list)
 
-    def __call__(self, setting: dict[str, Any], *_: object) -> None:
+    def __call__(self, setting: dict[str, Any], *_: object, resizable: bool) -> None:
         assert self.may.wait(60)
-        self.seen.append(setting["name"])
+        self.seen.append(setting["name"] + " for resizable jobs" * resizable)
 
 
 @pytest.fixture
@@ -262,6 +262,25 @@ def test_a_policy_gets_ready_before_the_service_is_and_before_it_is_switched_to(
         assert root.get("/readyz").is_success
         assert root.put("/api/v1/policy", json={"name": "titan"}).json()["name"] == "titan"
     assert slow.seen == ["best-fit", "titan"]
+
+
+def test_a_policy_gets_ready_for_resizable_jobs_before_the_first_comes(
+    serve: Serve, slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow.may.set()
+    site = serve(policy={"name": "best-fit"})
+    with site.client() as root:
+        assert root.post("/api/v1/jobs", json=JOB).is_success
+        assert slow.seen == ["best-fit"]
+        monkeypatch.setattr(dependencies, "BEGIN_S", 0.1)
+        slow.may.clear()
+        answer = root.post("/api/v1/jobs", json={**JOB, "most_gpus": 2})
+        assert answer.status_code == 503
+        assert answer.json()["detail"] == "policy best-fit is warming up; the request was not accepted, retry"
+        slow.may.set()
+        until(lambda: root.post("/api/v1/jobs", json={**JOB, "most_gpus": 2}).is_success)
+        assert root.put("/api/v1/policy", json={"name": "titan"}).is_success
+    assert slow.seen == ["best-fit", "best-fit for resizable jobs", "titan", "titan for resizable jobs"]
 
 
 def test_who_asks_while_a_policy_gets_ready_is_told_in_time_and_nothing_is_done(
@@ -317,7 +336,8 @@ def test_a_command_waits_for_a_policy_that_gets_ready(
 @pytest.mark.parametrize("name", TABLE)
 def test_every_policy_can_be_got_ready(name: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
-        warm(complete_setting({"name": name}), CLUSTER)
+        for resizable in (False, True):
+            warm(complete_setting({"name": name}), CLUSTER, resizable=resizable)
     assert not caplog.records
 
 
@@ -443,21 +463,22 @@ def known():
 name, link_gbps, collective = sys.argv[1:]
 cluster = Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4, link_gbps=float(link_gbps))
 chosen = complete_setting({"name": name})
-warm(chosen, cluster)
-before = known()
-records, rng = JobRecords(cluster), np.random.default_rng(99)
-engine = Engine(ClusterState(cluster), build_policy(chosen, records))
-for number in range(1, 61):
-    spec = {"command": ["true"], "gpus": int(rng.integers(1, 13)), "model": str(rng.choice(list(library())))}
-    spec |= {"collective": collective}
-    if rng.random() < 0.3:
-        spec |= {"least_gpus": 1}
-    records.apply(EventRow(number, 0.0, "submitted", f"job-{number}", {"user": "ann", "spec": spec}))
-    engine.submit(records.jobs[f"job-{number}"].job, 10.0 * number)
-    running = list(engine.state.snapshot().running)
-    if running and rng.random() < 0.6:
-        engine.finish(str(rng.choice(running)), 10.0 * number + 1)
-print(sorted(name for name, _ in known() - before))
+for resizable in (False, True):
+    warm(chosen, cluster, resizable=resizable)
+    before = known()
+    records, rng = JobRecords(cluster), np.random.default_rng(99)
+    engine = Engine(ClusterState(cluster), build_policy(chosen, records))
+    for number in range(1, 61):
+        spec = {"command": ["true"], "gpus": int(rng.integers(1, 13)), "model": str(rng.choice(list(library())))}
+        spec |= {"collective": collective}
+        if resizable and rng.random() < 0.3:
+            spec |= {"least_gpus": 1}
+        records.apply(EventRow(number, 0.0, "submitted", f"job-{number}", {"user": "ann", "spec": spec}))
+        engine.submit(records.jobs[f"job-{number}"].job, 10.0 * number)
+        running = list(engine.state.snapshot().running)
+        if running and rng.random() < 0.6:
+            engine.finish(str(rng.choice(running)), 10.0 * number + 1)
+    print(sorted(name for name, _ in known() - before))
 """
 
 
@@ -481,4 +502,4 @@ def test_nothing_is_left_to_compile_once_a_policy_is_ready(name: str, link_gbps:
         timeout=300,
         check=False,
     )
-    assert (ran.stdout, ran.stderr) == ("[]\n", "")
+    assert (ran.stdout, ran.stderr) == ("[]\n[]\n", "")

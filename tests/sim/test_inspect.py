@@ -16,8 +16,8 @@ from cranny.model.profile import ModelProfile
 from cranny.network.networks import network
 from cranny.network.steady.link_load import Load, job_streams
 from cranny.network.steady.steady_network import STREAMS, StreamLog
+from cranny.policy_choice import resolve_policy
 from cranny.run import simulate
-from cranny.scenario import resolve_policy
 from cranny.sim.replay import view_at
 from cranny.traces.generate import generate_trace
 

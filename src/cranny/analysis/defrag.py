@@ -21,9 +21,10 @@ from cranny.policies.cranny.moves import (
     actions,
     facts,
 )
+from cranny.policy_choice import decision_period_s
 from cranny.run import Progress, Result
 from cranny.run import run as simulate
-from cranny.scenario import Scenario, decision_period_s
+from cranny.scenario import Scenario
 from cranny.sim.replay import view_at
 
 Movable = Literal["stated", "all", "none"]

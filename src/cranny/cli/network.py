@@ -38,7 +38,7 @@ def network(
     Example: cranny network philly --policy netpack --cluster 16x16x4 --pat-gbps 1000 --collective ina --at 86400
     """
     from cranny.network.steady.link_load import Load, job_streams
-    from cranny.scenario import decision_period_s
+    from cranny.policy_choice import decision_period_s
     from cranny.sim.replay import view_at
 
     options.split_policies(policy)

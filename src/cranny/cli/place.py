@@ -42,7 +42,7 @@ def place(
     """
     from cranny.core.protocol import Placer
     from cranny.model.job import Job
-    from cranny.scenario import seeded_policy
+    from cranny.policy_choice import seeded_policy
 
     names = [name for name in TABLE if name != "exact"] if policy == "all" else options.split_policies(policy)
     built = options.read_cluster(cluster, link_gbps, oversubscription, pat_gbps)

@@ -1,6 +1,7 @@
 """`cranny serve`: the service that accepts jobs, places them and runs them."""
 
 import contextlib
+import gc
 import logging
 import os
 import ssl
@@ -20,6 +21,8 @@ from cranny.model.errors import InputError, MissingExtraError
 from cranny.policies import DEFAULT_POLICY
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cranny.backends.local import LocalBackend
     from cranny.service.auth import Authenticator
     from cranny.service.server import ListenAddress
@@ -187,13 +190,14 @@ def serve(
     Example: cranny serve --cluster 1x4x8 --policy cranny
     """
     needs_service()
-    from cranny.service.auth import Authenticator, is_loopback
-    from cranny.service.limits import Limits
-    from cranny.service.locations import Location
-    from cranny.service.server_file import state_folder
-    from cranny.service.service import Service
-    from cranny.service.standby import open_as_writer
-    from cranny.service.user_rights import read_rights
+    with _loading():
+        from cranny.service.auth import Authenticator, is_loopback
+        from cranny.service.limits import Limits
+        from cranny.service.locations import Location
+        from cranny.service.server_file import state_folder
+        from cranny.service.service import Service
+        from cranny.service.standby import open_as_writer
+        from cranny.service.user_rights import read_rights
 
     setting = _setting(policy, order, period, policy_options)
     kept = (folder or (state_folder() if accounts is None else SHARED_FOLDER)).absolute()
@@ -222,6 +226,17 @@ def serve(
         location=here,
     )
     _run(service, authenticator, listening.address(), shared=accounts is not None, as_json=as_json)
+
+
+@contextlib.contextmanager
+def _loading() -> "Iterator[None]":
+    """Look for no garbage while much is loaded that stays: it would be looked at again and again."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _setting(
@@ -272,15 +287,17 @@ def _run(
     service: "Service", authenticator: "Authenticator", address: "ListenAddress", *, shared: bool, as_json: bool
 ) -> None:
     """Serve until the process is ended; jobs keep running. A shared service is not found in anyone's home."""
-    from cranny.service.auth import Caller
-    from cranny.service.server import serve as run
-    from cranny.service.server_file import ServerAddress, published, state_folder
+    with _loading():
+        from cranny.service.auth import Caller
+        from cranny.service.server import serve as run
+        from cranny.service.server_file import ServerAddress, published, state_folder
 
     handler = logging.StreamHandler()
     handler.setFormatter(PrintableFormatter("cranny: %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     user, about = os.environ.get("USER") or "admin", service.scheduler.cluster.describe()
-    service.start()
+    with _loading():
+        service.start()
     with takes_its_time(), contextlib.ExitStack() as last:
         last.callback(service.close)
 

@@ -27,7 +27,7 @@ from cranny.model.plan import Aggregate, Plan, Shift, Start
 from cranny.policies import DEFAULT_POLICY, TABLE
 from cranny.policies._shared.heterogeneous.sharing_policy import SharingPolicy
 from cranny.policies.cassini import Cassini
-from cranny.scenario import decision_period_s, resolve_policy, seeded_policy
+from cranny.policy_choice import decision_period_s, resolve_policy, seeded_policy
 from cranny.service import foreign_jobs
 from cranny.service.event_chain import EventRow
 from cranny.service.job_record import JobRecord

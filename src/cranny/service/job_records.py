@@ -27,6 +27,7 @@ from cranny.service.job_spec import CheckpointFields, JobSpec
 from cranny.service.learned_profile import LearnedProfile
 from cranny.service.locations import Location
 from cranny.service.managed_cluster import ManagedCluster, foreign_of, reservation_of
+from cranny.service.open_jobs import OpenJobs
 from cranny.service.writer_lock import LogIntegrityError
 
 RECENT_JOBS = 2_000  # jobs that are over and stay in memory
@@ -69,7 +70,7 @@ class JobRecords:
         self.finished: deque[str] = deque()  # jobs that are over, in this order, as long as they are in `jobs`
         self.keys: dict[tuple[str, str], tuple[str, str]] = {}  # (user, client's key) -> job, digest of the body
         self.counts: Counter[Status] = Counter()
-        self.open_jobs: Counter[str] = Counter()  # unfinished jobs by user
+        self.open_jobs = OpenJobs()
         self.stopping: set[str] = set()  # cancelled jobs whose processes may still run
         self.fixed: set[str] = set()  # unfinished jobs that no policy may stop, move or resize
         self.shifted: set[str] = set()  # running jobs that the policy has shifted
@@ -164,7 +165,7 @@ class JobRecords:
         if status == "stopping":
             self.stopping.add(record.id)
         if status in OVER:
-            self.open_jobs[record.user] -= 1
+            self.open_jobs.remove(record.user, record.spec)
             self.fixed.discard(record.id)
             self._named[record.key].discard(record.id)
             self.finished.append(record.id)
@@ -182,7 +183,7 @@ class JobRecords:
         self.jobs[job_id] = record
         self.submitted += 1
         self.counts["waiting"] += 1
-        self.open_jobs[record.user] += 1
+        self.open_jobs.add(record.user, record.spec)
         self._named.setdefault(record.key, set()).add(job_id)
         if spec.never_stopped:
             self.fixed.add(job_id)

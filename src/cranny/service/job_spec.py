@@ -206,6 +206,11 @@ class JobSpec(Fields):
         return self.movable or isinstance(self.checkpoint, CheckpointFields)
 
     @property
+    def is_resizable(self) -> bool:
+        """Whether it may run with fewer or more GPUs than it asks for."""
+        return self.least_gpus is not None or self.most_gpus is not None
+
+    @property
     def argv(self) -> tuple[str, ...]:
         """The arguments that every rank is started with."""
         if isinstance(self.command, str):

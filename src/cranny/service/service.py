@@ -127,7 +127,7 @@ class Service:
                 self.scheduler.restore(self.store)
                 last_s = self.scheduler.records.last_s
                 self._tick_s = self.scheduler.engine.next_tick_s(last_s)  # may be in the past
-                now_s = self._clock.begin_s(last_s, idle=not self.scheduler.records.open_jobs.total())
+                now_s = self._clock.begin_s(last_s, idle=not self.scheduler.records.open_jobs.total)
                 self.scheduler.open(now_s, self.location)
                 if self.watch is not None and self._first is not None:
                     self.watch.begin(self._first, now_s)
@@ -208,9 +208,10 @@ class Service:
         """Switch to another policy; see `prepare`."""
         return self.call(lambda now_s: self.scheduler.set_policy(setting, by, now_s))
 
-    def prepare(self, setting: dict[str, Any]) -> "Future[None]":
-        """Warm up a policy before it is set, so that no call waits for compilation."""
-        return start_warmup(setting, self.scheduler.cluster)
+    def prepare(self, setting: dict[str, Any], *, resizable: bool = False) -> "Future[None]":
+        """Warm up a policy before it is set, or before the first job that can be resized."""
+        needed = resizable or self.scheduler.records.open_jobs.resizable > 0
+        return start_warmup(setting, self.scheduler.cluster, resizable=needed)
 
     def fork(self) -> Fork:
         """Return a copy of the current state on which decisions can be tried."""

@@ -15,7 +15,7 @@ from cranny.service.log_archive import delete_archived, export_old
 from cranny.service.scheduler import Scheduler
 from cranny.service.store import EventStore
 
-EVENTS = 5_000  # between two snapshots; what comes after the last one is read at the start
+EVENTS = 2_000  # between two snapshots; what comes after the last one is read at the start
 
 _log = logging.getLogger("cranny.service")
 

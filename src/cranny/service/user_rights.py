@@ -4,7 +4,6 @@ Administrators may do everything. Without a file of rights, users may lower the 
 raise it, and name any queue.
 """
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -17,6 +16,7 @@ from cranny.service.job_records import JobRecords
 from cranny.service.job_spec import JobSpec
 from cranny.service.job_spec_errors import MAX_PRIORITY
 from cranny.service.limits import ForbiddenError, Limits, QuotaExceededError
+from cranny.service.open_jobs import JobCount
 
 Priority = Annotated[int, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY)]
 Count = Annotated[int, Field(ge=0, le=10**9)]
@@ -84,37 +84,31 @@ class Quota(NamedTuple):
     jobs: int | None
     gpus: int | None
 
-    def check(self, spec: JobSpec, unfinished: Iterable[tuple[str, JobSpec]]) -> None:
-        """Refuse a job that would exceed it; `unfinished` are the users and specs of the jobs there are."""
+    def check(self, spec: JobSpec, unfinished: JobCount) -> None:
+        """Refuse a job that would exceed it, with the jobs that are unfinished."""
         name = self.user if self.queue is None else f"queue {self.queue!r}"
-        counting = [
-            each
-            for user, each in unfinished
-            if (user == self.user if self.queue is None else each.queue == self.queue)
-        ]
-        if self.jobs is not None and len(counting) >= self.jobs:
+        if self.jobs is not None and unfinished.jobs >= self.jobs:
             raise QuotaExceededError(
-                f"{name} has {counted(len(counting), 'unfinished job')}; the limit is {self.jobs}"
+                f"{name} has {counted(unfinished.jobs, 'unfinished job')}; the limit is {self.jobs}"
             )
-        asked = sum(each.gpus for each in counting)
-        if self.gpus is not None and asked + spec.gpus > self.gpus:
-            has = f"unfinished jobs of {name} have {counted(asked, 'GPU')}"
+        if self.gpus is not None and unfinished.gpus + spec.gpus > self.gpus:
+            has = f"unfinished jobs of {name} have {counted(unfinished.gpus, 'GPU')}"
             raise QuotaExceededError(f"{has}; with {spec.gpus} more they would exceed the limit of {self.gpus}")
 
 
 def check_quotas(user: str, spec: JobSpec, rights: Rights | None, limits: Limits, records: JobRecords) -> None:
     """Refuse a job that its user may not have, or not now."""
-    if records.open_jobs[user] >= limits.jobs_per_user:
+    unfinished = records.open_jobs
+    if unfinished.of_user(user).jobs >= limits.jobs_per_user:
         raise QuotaExceededError(
             f"{user} has {counted(limits.jobs_per_user, 'unfinished job')}, the limit; cancel some"
         )
     if rights is None:
         return
     rights.check(user, spec)
-    quotas = rights.quotas(user, spec)
-    unfinished = [(each.user, each.spec) for each in records.jobs.values() if not each.over] if quotas else []
-    for quota in quotas:
-        quota.check(spec, unfinished)
+    for quota in rights.quotas(user, spec):
+        counted_by = unfinished.of_user(user) if quota.queue is None else unfinished.in_queue(quota.queue)
+        quota.check(spec, counted_by)
 
 
 def read_rights(path: Path) -> Rights:

@@ -10,7 +10,7 @@ from cranny.model.job import Job
 from cranny.model.profile import ModelProfile
 from cranny.network.phases.iteration_log import IterationLog
 from cranny.network.phases.phases_network import Phases
-from cranny.scenario import resolve_policy
+from cranny.policy_choice import resolve_policy
 from cranny.sim.replay import Replay
 
 RACK = Cluster.single_rack(machines=3, gpus_per_machine=2, link_gbps=100.0)

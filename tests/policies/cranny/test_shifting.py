@@ -19,8 +19,8 @@ from cranny.model.profile import ModelProfile
 from cranny.network.networks import NETWORKS
 from cranny.network.phases.phases_network import Phases
 from cranny.policies.cranny.shifting import PhasedLinks
+from cranny.policy_choice import resolve_policy
 from cranny.run import Result, simulate
-from cranny.scenario import resolve_policy
 from cranny.sim.record import DONE
 from cranny.sim.replay import Replay
 from cranny.traces.generate import generate_trace

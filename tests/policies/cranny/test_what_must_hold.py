@@ -28,8 +28,8 @@ from cranny.model.placement import Placement
 from cranny.model.plan import Action
 from cranny.network.networks import NETWORKS
 from cranny.policies.cranny import Cranny
+from cranny.policy_choice import decision_period_s, resolve_policy, seeded_policy
 from cranny.run import simulate
-from cranny.scenario import decision_period_s, resolve_policy, seeded_policy
 from cranny.service.limits import Limits
 from cranny.service.scheduler import Scheduler
 from cranny.sim.record import DONE

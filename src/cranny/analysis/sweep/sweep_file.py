@@ -21,7 +21,7 @@ from cranny.model.profile import ProfileLibrary, library
 from cranny.model.yaml_file import Document, Fields, Positive, Step, checked
 from cranny.network.networks import network as network_model
 from cranny.policies import TABLE
-from cranny.scenario import MAX_SEED, decision_period_s, seeded_policy
+from cranny.policy_choice import MAX_SEED, decision_period_s, seeded_policy
 from cranny.traces.generate import MAX_JOBS, presets
 from cranny.traces.read import read_trace
 from cranny.traces.trace import Trace

@@ -10,6 +10,7 @@ from cranny.core.protocol import Placer
 from cranny.core.snapshot import Snapshot
 from cranny.model.plan import Move, Plan, Start
 from cranny.policies.cassini import Cassini, InterleavingRationale
+from cranny.policy_choice import seeded_policy
 from cranny.report.confidence import estimate
 from cranny.repro.cassini.paper import OPEN, TEXT, TRACES, CassiniTrace
 from cranny.repro.cassini.replays import scenario
@@ -17,7 +18,6 @@ from cranny.repro.cassini.trace_results import heading
 from cranny.repro.claim import Claim, Reading
 from cranny.repro.experiment import Cell, run_cells
 from cranny.run import run
-from cranny.scenario import seeded_policy
 
 SEEDS, HOSTS = 3, ("themis", "pollux")
 Counts = Mapping[Cell[CassiniTrace], Sequence[int]]

@@ -87,11 +87,11 @@ async def answered(service: Service, asked: "Future[T]") -> T:
     return await answer
 
 
-async def prepared(name: str, ready: "Future[None]") -> None:
+async def prepared(name: str, ready: "Future[None]", refused: str) -> None:
     """Wait for the warm-up of a policy, which continues after a timeout."""
     _, late = await asyncio.wait({asyncio.wrap_future(ready)}, timeout=BEGIN_S)
     if late:
-        raise BusyError(f"policy {name} is warming up; the policy was not changed yet, retry")
+        raise BusyError(f"policy {name} is warming up; {refused}, retry")
 
 
 ServiceDep = Annotated[Service, Depends(service_of)]

@@ -144,7 +144,8 @@ def _policy(service: Service) -> Any:
 async def set_policy(body: PolicyRequest, service: ServiceDep, caller: AdminCaller) -> Any:
     """Switch to another policy."""
     setting = body.model_dump()
-    await prepared(setting["name"], await asyncio.to_thread(service.prepare, setting))
+    ready = await asyncio.to_thread(service.prepare, setting)
+    await prepared(setting["name"], ready, "the policy was not changed yet")
     await answered(service, service.set_policy(setting, caller.user))
     return await asyncio.to_thread(policy, service, caller)
 

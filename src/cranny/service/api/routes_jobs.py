@@ -18,6 +18,7 @@ from cranny.service.api.dependencies import (
     ServiceDep,
     UserCaller,
     answered,
+    prepared,
     rights_of,
     visible_job,
 )
@@ -59,6 +60,10 @@ async def submit(
 ) -> Any:
     """Submit a job; repeated with the same key and body, it returns the same job."""
     value = spec.model_dump(mode="json", exclude_unset=True)
+    if spec.is_resizable:
+        chosen = service.scheduler.records.policy
+        ready = await asyncio.to_thread(service.prepare, chosen, resizable=True)
+        await prepared(chosen["name"], ready, "the request was not accepted")
     record, new = await answered(service, service.submit(caller.user, value, key, rights_of(service, caller)))
     if not new:
         response.status_code = 200
