@@ -120,13 +120,13 @@ def test_jobs_of_the_manager_run_while_calls_fail_and_the_service_is_restarted(s
 
 
 def test_a_manager_that_hangs_is_reported_and_jobs_go_on(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_watch, "SLOW_S", 0.05)
+    monkeypatch.setattr(cluster_watch, "SLOW_S", 0.2)
     manager = FaultyManager()
     manager.join(Machine("a1", 4))
     service = serve(manager)
     watch = service.watch
     assert watch is not None
-    assert watch.status["problem"] == ""
+    until(lambda: watch.status["problem"] == "")
     manager.hangs.set()
     until(lambda: "has not answered for" in watch.problem)
     value = {"command": ["run", "0.01"], "gpus": 1}

@@ -323,5 +323,5 @@ def test_a_service_that_only_recommends_sees_what_the_manager_does(tmp_path: Pat
     assert scheduler.engine.state.held_gpus == 4  # once, and not also as a job of others
     driver.now_s += 60.0
     read()
-    assert record.status == "done"
+    assert scheduler.find(external).status == "done"
     driver.store.close()

@@ -431,6 +431,13 @@ def test_a_log_of_another_cluster_goes_on_there(start: Start) -> None:
         "running"
     ] * 6  # their machines stay till then
     assert len(smaller.service.scheduler.cluster.machines) == 6
+    running = smaller.service.scheduler.engine.state.running
+    gone = next(job_id for job_id, each in running.items() if 0 not in each.held)
+    with smaller.service.lock:
+        smaller.service.call(lambda now_s: smaller.service.scheduler.cancel(gone, "ann", now_s))
+    smaller.until(gone, "cancelled")
+    waits = smaller.submit(gpus=1)
+    assert smaller.status(waits) == "waiting"  # and take no others
 
 
 def test_an_older_log_of_another_cluster_is_refused_with_what_to_do(start: Start, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """What the manager of a cluster says, folded from the event log: availability, foreign jobs, reservations."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from cranny.backends.cluster_reading import ForeignJob, Reservation
@@ -8,6 +8,25 @@ from cranny.model.cluster import Cluster, mask_of
 from cranny.service.job_record import JobRecord
 
 FOREIGN = "foreign:"  # begins the ids of jobs in the state that the manager did not get from here
+
+
+LEFT = "is no longer in the cluster"
+SHRUNK = "has fewer GPUs than its jobs were given"
+
+
+def availability(
+    kept: Cluster, there: Cluster, unavailable: Mapping[str, str], failed: Mapping[str, str]
+) -> dict[str, dict[str, str]]:
+    """Return why machines take no jobs: as the manager says, and those that are kept only for the jobs on them."""
+    sizes = {machine.name: machine.gpus for machine in there.machines}
+    out = {"unavailable": dict(unavailable), "failed": dict(failed)}
+    for machine in kept.machines:
+        if machine.name not in sizes:
+            out["failed"][machine.name] = LEFT
+        elif machine.gpus > sizes[machine.name]:
+            out["unavailable"][machine.name] = SHRUNK
+    names = {machine.name for machine in kept.machines}
+    return {kind: {name: why for name, why in sorted(own.items()) if name in names} for kind, own in out.items()}
 
 
 class ManagedCluster:
@@ -20,6 +39,15 @@ class ManagedCluster:
         self.reservations: tuple[Reservation, ...] = ()
         self.drained_away: set[str] = set()  # machines that were drained here, and are not there now
         self.now_s = 0.0  # of the present decision, by which reservations begin and end
+
+    @property
+    def said(self) -> dict[str, dict[str, str]]:
+        """Why machines take no jobs, without those that are kept only for the jobs on them."""
+        given = {"unavailable": self.unavailable, "failed": self.failed}
+        return {
+            kind: {name: why for name, why in own.items() if why not in (LEFT, SHRUNK)}
+            for kind, own in given.items()
+        }
 
     def is_down(self, name: str) -> bool:
         """Say whether a machine takes no jobs, whatever operators of this service say."""

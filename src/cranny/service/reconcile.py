@@ -14,13 +14,11 @@ from cranny.model.errors import InputError, PlacementError
 from cranny.service import foreign_jobs
 from cranny.service.job_record import HELD, JobRecord
 from cranny.service.job_spec import parse
-from cranny.service.managed_cluster import foreign_values, reservation_values
+from cranny.service.managed_cluster import availability, foreign_values, reservation_values
 from cranny.service.scheduler import Scheduler
 
 MAX_NEW = 1_000  # jobs that a reading submits, those of the highest priority; the next one submits others
 REPRIORITIZE_S = 60.0  # between two changes of the order of the queue by priorities of the manager
-LEFT = "is no longer in the cluster"
-SHRUNK = "has fewer GPUs than its jobs were given"
 MANAGER = "the cluster's manager"
 NO_COMMAND = {"command": ["true"]}  # of a job whose command only the manager knows
 
@@ -78,18 +76,8 @@ class Reconciler:
         return change
 
     def _take_availability(self, reading: ClusterReading, now_s: float) -> None:
-        scheduler, there = self._scheduler, {machine.name: machine for machine in reading.cluster.machines}
-        unavailable, failed = dict(reading.unavailable), dict(reading.failed)
-        for machine in scheduler.cluster.machines:
-            if machine.name not in there:
-                failed[machine.name] = LEFT
-            elif machine.gpus > there[machine.name].gpus:
-                unavailable[machine.name] = SHRUNK
-        names = {machine.name for machine in scheduler.cluster.machines}
-        body = {
-            "unavailable": {name: why for name, why in sorted(unavailable.items()) if name in names},
-            "failed": {name: why for name, why in sorted(failed.items()) if name in names},
-        }
+        scheduler = self._scheduler
+        body = availability(scheduler.cluster, reading.cluster, reading.unavailable, reading.failed)
         managed = scheduler.records.managed
         if body != {"unavailable": managed.unavailable, "failed": managed.failed}:
             scheduler.log("availability", None, body, now_s)

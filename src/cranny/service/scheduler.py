@@ -43,7 +43,7 @@ from cranny.service.learned_profile import LearnedProfile
 from cranny.service.limits import ConflictError, Limits, NotFoundError
 from cranny.service.locations import Location
 from cranny.service.logged_placement import gpus_of, plain, reasons
-from cranny.service.managed_cluster import FOREIGN
+from cranny.service.managed_cluster import FOREIGN, availability
 from cranny.service.paces import CHANGED, MeasuredIterations, Paces, differs
 from cranny.service.rebuild import rebuild, submitted_with
 from cranny.service.recommend import Recommend, Recommendation, Recommender, observed_start
@@ -136,6 +136,10 @@ class Scheduler:
         if location is not None:
             body["at"] = location._asdict()
         self.log("opened", None, body, now_s)
+        managed = self.records.managed
+        out = availability(self.cluster, self._configured, **managed.said)
+        if out != {"unavailable": managed.unavailable, "failed": managed.failed}:
+            self.log("availability", None, out, now_s)
 
     def needed_gpus(self) -> dict[str, int]:
         """Return the machines that jobs hold, and how many GPUs each must have so that they can."""
