@@ -40,7 +40,6 @@ TaskPlugin=task/none
 SwitchType=switch/none
 MpiDefault=none
 JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
 JobCompType=jobcomp/none
 SchedulerType=sched/backfill
 SchedulerParameters=sched_interval=2,sched_min_interval=0,bf_interval=1,bf_hetjob_immediate,batch_sched_delay=0
@@ -85,6 +84,7 @@ class RealSlurm:
         lua: Path | None = None,
         slurmd_timeout_s: int = 10,
         min_job_age_s: int = 300,
+        accounting: Sequence[str] = ("AccountingStorageType=accounting_storage/none",),
     ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="cranny-slurm-"))  # the path of a socket must be short
         self.folder.chmod(0o755)
@@ -92,7 +92,7 @@ class RealSlurm:
             (self.folder / name).mkdir(mode=0o711)
         self.nodes = [f"node{number}" for number in range(1, nodes + 1)]
         self.conf = self.folder / "etc" / "slurm.conf"
-        ports = list(_free_ports(nodes + 1))
+        ports = list(free_ports(nodes + 1))
         lines = [
             CONF.format(
                 folder=self.folder,
@@ -100,6 +100,7 @@ class RealSlurm:
                 slurmd_timeout_s=slurmd_timeout_s,
                 min_job_age_s=min_job_age_s,
             ),
+            *(each.format(folder=self.folder) for each in accounting),
             *extra,
         ]
         for place, (name, port) in enumerate(zip(self.nodes, ports[1:], strict=True)):
@@ -263,7 +264,7 @@ def until(true: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -
         time.sleep(0.05)
 
 
-def _free_ports(count: int) -> Iterator[int]:
+def free_ports(count: int) -> Iterator[int]:
     """Yield ports that are free now."""
     with contextlib.ExitStack() as held:
         for _ in range(count):
