@@ -52,7 +52,7 @@ SERVING = {
     "fence",
     "audit",
 }
-ALONE = [path for path in COMMANDS if path[0] not in SERVING]
+ALONE = [path for path in COMMANDS if path[0] not in SERVING | {"doctor"}]  # which needs a cluster manager
 SMALL = ("--cluster", "1x2x4")
 
 
@@ -128,6 +128,8 @@ def json_words(tmp_path: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch
         "what-if": [trace_file, *SMALL, "--policies", "titan,best-fit", "--processes", 1],
         "cluster import": ["--log", log_with_machines],
         "cluster show": ["1x2x4"],
+        "topology show": ["2x2x4"],
+        "topology lint": ["2x2x4"],
         "place": ["--gpus", 4, "--cluster", "1x4x4", "--free", "4,3,2,1", "--policy", "all"],
         "explain": [trace_file, "b", *SMALL],
         "network": [trace_file, *SMALL, "--policy", "random"],

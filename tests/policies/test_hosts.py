@@ -371,8 +371,8 @@ def test_all_jobs_are_done_and_twice_the_same(name: str) -> None:
         elastic(f"j{number}", 1 + number % 2, 2 + number % 5, 8, submit_s=100.0 * number, restart_s=5.0)
         for number in range(20)
     ]
-    given = {"policy": name, "network": "phases", "options": FEW.get(name, {})}
-    results = [cranny.simulate(cluster, trace, **given) for _ in range(2)]
+    options = FEW.get(name, {})
+    results = [cranny.simulate(cluster, trace, name, "phases", options=options) for _ in range(2)]
     assert results[0].summary["jobs_done"] == 20
     assert results[0].jobs.equals(results[1].jobs)
 

@@ -64,9 +64,9 @@ class AccountedSlurm(RealSlurm):
         super().stop()
 
     def accounted(self, job: str) -> bool:
-        """Return whether the database has the end of a job."""
-        ends = self.call("sacct", "-n", "-X", "-P", "-j", job, "-o", "End", check=False)
-        return ends.strip() not in ("", "Unknown")
+        """Return whether sacct lists a job as completed; asked by its id it may do so earlier than in lists."""
+        listed = self.call("sacct", "-a", "-n", "-X", "-P", "-S", "now-1hour", "-o", "JobID,State", check=False)
+        return f"{job}|COMPLETED" in listed.splitlines()
 
     def _start_accounting(self) -> None:
         password, data = secrets.token_hex(16), self.folder / "mariadb"

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from cranny.cli import admin, cluster, log, repro, traces
+from cranny.cli import admin, cluster, doctor, log, repro, topology, traces
 from cranny.cli.advise import advise
 from cranny.cli.bench import bench
 from cranny.cli.defrag import defrag
@@ -43,6 +43,8 @@ SERVICE = (
 GROUPS = {
     "traces": traces.app,
     "cluster": cluster.app,
+    "topology": topology.app,
+    "doctor": doctor.app,
     "repro": repro.app,
     "policy": admin.policy,
     "token": admin.token,

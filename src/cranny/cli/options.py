@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 DEFAULT_POLICIES = ",".join(COMPARED)
 DEFAULT_CLUSTER = "64x8x8"
+FROM_SLURM = "slurm"  # in place of a cluster: read from the Slurm that answers here
 FROM_LOG = "from-log"  # in place of a cluster: guessed from where the log says that jobs ran
 CLUSTER_FILES = frozenset({".yaml", ".yml", ".json"})
 MAX_SEED = 2**63 - 1
@@ -69,7 +70,7 @@ TraceArgument = Annotated[
     ),
 ]
 ClusterOption = Annotated[
-    str, option("--cluster", "A cluster file (YAML or JSON), RACKSxMACHINESxGPUS, or from-log.", short="-c")
+    str, option("--cluster", "A cluster file (YAML or JSON), RACKSxMACHINESxGPUS, slurm, or from-log.", short="-c")
 ]
 LinkOption = Annotated[float, option("--link-gbps", "Uplink of each machine, for RACKSxMACHINESxGPUS.", positive)]
 OversubscriptionOption = Annotated[
@@ -151,10 +152,20 @@ JsonOption = Annotated[bool, option("--json", "Print JSON for machines.")]
 
 
 def read_cluster(
-    spec: str, link_gbps: float = 100.0, oversubscription: float = 1.0, pat_gbps: float | None = None
+    spec: str,
+    link_gbps: float = 100.0,
+    oversubscription: float = 1.0,
+    pat_gbps: float | None = None,
+    links: Path | None = None,
 ) -> Cluster:
-    """Read a cluster file, or build RACKSxMACHINESxGPUS."""
+    """Read a cluster file, or build RACKSxMACHINESxGPUS, or ask Slurm, whose links are as fast as `links` says."""
     sizes = shape(spec)
+    if spec == FROM_SLURM and not Path(spec).exists():
+        from cranny.backends.slurm.slurm_cluster import read_slurm_cluster
+
+        return read_slurm_cluster(links=None if links is None else Cluster.from_file(links))
+    if links is not None:
+        raise InputError("--links: goes with the cluster `slurm`; a cluster file has the speeds of its links")
     if spec == FROM_LOG and not Path(spec).exists():
         raise InputError("--cluster: from-log is only for commands that read a log")
     if sizes is None:

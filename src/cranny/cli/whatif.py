@@ -1,12 +1,15 @@
 """`cranny what-if`: what a job log would have looked like under other policies, in waits, machines and money."""
 
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cranny.cli import completion, options
 from cranny.cli.console import out, print_json, progress, say
 from cranny.cli.options import argument, option
-from cranny.cli.window_options import WindowOptions
+from cranny.cli.window_options import WindowOptions, length_s
 from cranny.model.collective import COLLECTIVES
 from cranny.model.errors import InputError, unknown
 from cranny.model.job import RESTART_S
@@ -29,8 +32,11 @@ ADD_HELP = (
     "tried for itself."
 )
 REMOVE_HELP = "Machines to do without, or machines of a type, such as a100=2, each tried for itself."
+SINCE = "30d"
 MOST_DIGITS = 9  # of a number of machines or GPUs
 PRICES_HELP = "A YAML file with prices by type and hour, power and boots, instead of --price-per-gpu-hour."
+SLURM_HELP = "Take the log from sacct and the cluster from Slurm, instead of a LOG."
+SINCE_HELP = f"With --slurm: how far back, such as 7d (default: {SINCE})."
 SEARCH_WITH_HELP = (
     "Policy to search with, beside the best (default: the first; with more than 20,000 jobs a quick one)."
 )
@@ -39,9 +45,9 @@ SEARCH_WITH_HELP = (
 @options.scenario_options("jobs", "load", cluster=options.FROM_LOG, network="instant")
 @options.expand_options(WindowOptions, "window")
 def what_if(
-    log: Annotated[Path, argument("LOG", "A job log, such as the output of `sacct -D -X -P`.")],
     shared: options.ScenarioOptions,
     window: WindowOptions,
+    log: Annotated[Path | None, argument("LOG", "A job log, such as the output of `sacct -D -X -P`.")] = None,
     policies: Annotated[
         str, option("--policies", POLICIES_HELP, short="-p", autocompletion=completion.policies)
     ] = "",
@@ -58,6 +64,8 @@ def what_if(
     restart_s: options.RestartOption = RESTART_S,
     processes: options.ProcessesOption = None,
     prices: Annotated[Path | None, option("--prices", PRICES_HELP)] = None,
+    slurm: Annotated[bool, option("--slurm", SLURM_HELP)] = False,
+    since: Annotated[str, option("--since", SINCE_HELP, metavar="TIME")] = "",
     report: options.ReportOption = None,
     csv: Annotated[Path | None, option("--csv", "Write all tables as CSV files to this folder.")] = None,
     parquet: Annotated[
@@ -67,7 +75,8 @@ def what_if(
 ) -> None:
     """Replay a job log under other policies: waits, machines that could be off, money, and the largest job.
 
-    Without --cluster, the cluster is guessed from where the log says that jobs ran.
+    Without --cluster, the cluster is guessed from where the log says that jobs ran. With --slurm and no LOG, jobs
+    and cluster come from Slurm.
 
     Example: cranny what-if sacct.txt --cluster my.yaml --policies cranny,best-fit --price-per-gpu-hour 2.5
     """
@@ -75,13 +84,8 @@ def what_if(
     from cranny.analysis.whatif.prices_file import read_prices
     from cranny.analysis.whatif.tables import write_page
     from cranny.analysis.whatif.what_if import answer
-    from cranny.traces.generate import presets
 
-    if not log.exists():
-        if str(log) in presets():  # which other commands take for a trace
-            needs = "what-if needs a job log, such as the output of `sacct -D -X -P`"
-            raise InputError(f"LOG: {str(log)!r} is a preset, and {needs}; see `cranny compare {log}`")
-        raise InputError(f"{log}: there is no such file")
+    _check_source(log, since, slurm=slurm)
     names = options.split_policies(policies) if policies else None
     options.check_file(report, "--report")
     added = _counts(add, "--add")
@@ -94,11 +98,11 @@ def what_if(
     given["restart_s"] = restart_s
     given["large_jobs"] = _sizes(large_jobs)
     given["prices"] = read_prices(prices) if prices is not None else None
-    given["collectives"] = [name.strip() for name in collectives.split(",") if name.strip()]
-    for name in given["collectives"]:
-        if name not in COLLECTIVES:
-            raise InputError(f"--collectives: {unknown('collective', name, COLLECTIVES)}")
-    scenario = shared.scenario(str(log), names or WHAT_IF, window.zone, window.cut, attempts=True)
+    given["collectives"] = _collectives(collectives)
+    with TemporaryDirectory(prefix="cranny-") as own:
+        if slurm:
+            log, shared, window = _from_slurm(Path(own), since or SINCE, shared, window)
+        scenario = shared.scenario(str(log), names or WHAT_IF, window.zone, window.cut, attempts=True)
     found = answer(scenario, names, **given, bar=progress)
     written = write_page(found, report) if report is not None else None
     for folder, kind in ((csv, "csv"), (parquet, "parquet")):
@@ -108,6 +112,51 @@ def what_if(
         print_json(found.facts())
     else:
         _show(found, written)
+
+
+def _check_source(log: Path | None, since: str, *, slurm: bool) -> None:
+    """Refuse a log that is not there, or two of them."""
+    from cranny.traces.generate import presets
+
+    if slurm and log is not None:
+        raise InputError("LOG: not with --slurm, which takes the log from sacct")
+    if since and not slurm:
+        raise InputError("--since: goes with --slurm; a log has --from")
+    if slurm:
+        return
+    if log is None:
+        raise InputError("LOG: give a job log, such as the output of `sacct -D -X -P`, or --slurm")
+    if not log.exists():
+        if str(log) in presets():  # which other commands take for a trace
+            needs = "what-if needs a job log, such as the output of `sacct -D -X -P`"
+            raise InputError(f"LOG: {str(log)!r} is a preset, and {needs}; see `cranny compare {log}`")
+        raise InputError(f"{log}: there is no such file")
+
+
+def _from_slurm(
+    folder: Path, since: str, shared: options.ScenarioOptions, window: WindowOptions
+) -> tuple[Path, options.ScenarioOptions, WindowOptions]:
+    """Write what sacct prints to a file; return it, and the options with the cluster of Slurm and the begin."""
+    from cranny.backends.slurm.slurm_accounting import accounting_commands, read_accounting
+    from cranny.service.clock import wall_clock
+
+    begin_s = wall_clock() - length_s(since, "--since")
+    log = folder / "sacct.txt"
+    log.write_text(read_accounting(accounting_commands(), begin_s), encoding="utf-8")
+    if shared.cluster == options.FROM_LOG:
+        shared = replace(shared, cluster=options.FROM_SLURM)
+    if window.start is None:
+        window = replace(window, start=f"{datetime.fromtimestamp(begin_s, UTC):%Y-%m-%dT%H:%M:%SZ}")
+    return log, shared, window
+
+
+def _collectives(text: str) -> list[str]:
+    """Read names of collectives."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in COLLECTIVES:
+            raise InputError(f"--collectives: {unknown('collective', name, COLLECTIVES)}")
+    return names
 
 
 def _counts(text: str, name: str) -> list[tuple[int, str | None]]:

@@ -4,12 +4,12 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from cranny.backends.cluster_reading import ClusterReading, ExternalJob, ForeignJob, Reservation
 from cranny.backends.protocol import BackendError
 from cranny.backends.slurm.managed_jobs import ManagedJobs
+from cranny.backends.slurm.slurm_cluster import read_switches
 from cranny.backends.slurm.slurm_jobs import HELD_BY_USER, SlurmJob
 from cranny.backends.slurm.slurm_nodes import SlurmNode, cluster_name, cluster_of
 from cranny.backends.slurm.slurm_reader import SlurmReader
@@ -17,7 +17,6 @@ from cranny.backends.slurm.slurm_shape import per_worker, shape_of
 from cranny.backends.slurm.slurm_values import names, words
 from cranny.channel.placed_comment import MARK, PlacedComment
 from cranny.cluster_import.imported import FoundSwitch
-from cranny.cluster_import.slurm_topology import topology_of
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
 from cranny.model.yaml_file import MAX_NAME
@@ -197,11 +196,7 @@ class SlurmSource:
             return
         if self._asked_at == float("-inf"):
             self._name = cluster_name(commands.call("scontrol", "show", "config"))
-        printed = commands.call("scontrol", "show", "topology")
-        try:
-            self._tree = topology_of(printed, Path("scontrol show topology")) if "SwitchName=" in printed else None
-        except InputError as error:
-            raise BackendError(str(error)) from None
+        self._tree = read_switches(commands)
         self._reservations = list(read_reservations(commands.call("scontrol", "-o", "show", "reservation")))
         self._asked_at = now
 
