@@ -48,7 +48,7 @@ import numpy as np
 
 from cranny.core.accounting import Running, attained_gpu_s
 from cranny.core.snapshot import Snapshot, Waiting
-from cranny.model.arrays import Floats
+from cranny.model.arrays import Floats, Ints
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
 from cranny.model.job import Job
@@ -58,6 +58,7 @@ from cranny.policies._shared.candidates import BaseCluster, JobMachines, variati
 from cranny.policies._shared.locality import drawn_by, level, nearby
 from cranny.policies._shared.promises import GpuPool
 from cranny.policies._shared.resize import ResizingPolicy, elastic, place_resized, plans, without_jobs
+from cranny.policies._shared.waiting_arrays import JobColumns, WaitingArrays
 
 HOUR_S = 3600.0
 REST = 0.05  # of its service that a job which ought to be done, but was slowed down, still needs
@@ -90,23 +91,18 @@ class BidderArrays(NamedTuple):
     ideal_s: Floats
 
     @classmethod
-    def of(cls, bidding: Sequence[Waiting], share: float) -> "BidderArrays":
+    def of(cls, jobs: JobColumns, share: float) -> "BidderArrays":
         """Return waiting jobs, each of which may count on its share of the cluster."""
-        jobs = [each.job for each in bidding]
-        gpus = np.array([job.gpus for job in jobs], dtype=np.float64)
-        most = np.array([job.most_gpus or job.gpus for job in jobs], dtype=np.float64)
-        had = np.array([each.attained_gpu_s for each in bidding], dtype=np.float64)
-        stated_s = np.array([job.duration_s for job in jobs], dtype=np.float64)  # NaN if not known
+        gpus, had, stated_s = jobs.gpus, jobs.attained_gpu_s, jobs.duration_s
         known = ~np.isnan(stated_s)
         total = np.where(known, stated_s * gpus, HOUR_S * gpus + had)
         whole = np.maximum(stated_s, 1.0) * gpus
         left = np.where(known, np.maximum(whole - had, REST * whole), np.maximum(had, HOUR_S * gpus))
-        submit_s = np.array([job.submit_s for job in jobs], dtype=np.float64)
-        return cls(gpus, submit_s, left, np.maximum(total, 1.0) / np.minimum(share, most))
+        return cls(gpus, jobs.submit_s, left, np.maximum(total, 1.0) / np.minimum(share, jobs.most_gpus))
 
-    def only(self, numbers: Sequence[int]) -> "BidderArrays":
+    def only(self, numbers: Ints) -> "BidderArrays":
         """Return some of the jobs."""
-        return BidderArrays(*(each[list(numbers)] for each in self))
+        return BidderArrays(*(each[numbers] for each in self))
 
     def rho(self, now_s: float, slowness: float | Floats) -> Floats:
         """Return T_sh / T_id; `slowness` is how long a GPU-second of service takes."""
@@ -137,6 +133,7 @@ class Themis(ResizingPolicy):
         self.epochs = yes_or_no(epochs, "themis: epochs")
         self._choose = partial(nearby, ties=drawn_by(ties, "themis: ties"))
         self._renewed_s: dict[str, float] = {}  # when jobs won again what they had
+        self._waiting = WaitingArrays()
 
     def next_s(self, view: Snapshot) -> float:
         """Return when the next lease ends; at infinity if no other job could win what the holder gives up."""
@@ -215,51 +212,53 @@ class Themis(ResizingPolicy):
         Of many jobs that wait, only those that fit into what is free can bid: the others only take their places in
         the order.
         """
-        suited = [base.eligible(each.job) for each in bidding]
-        free = {machines: base.available(bidding[suited.index(machines)].job).gpus for machines in set(suited)}
-        fits = [
-            number
-            for number, (each, machines) in enumerate(zip(bidding, suited, strict=True))
-            if (each.job.least_gpus or each.job.gpus) <= free[machines]
-        ]
-        if not fits:
+        columns = self._waiting.columns(bidding)
+        fits = np.flatnonzero(columns.least_gpus <= self._waiting.free_by_kind(base)[columns.kind])
+        if not fits.size:
             return {}
-        jobs = BidderArrays.of(bidding, _share(view))
+        jobs = BidderArrays.of(columns, _share(view))
         rho = jobs.rho(base.now_s, 1.0 / NOTHING)
         order = np.argsort(-rho, kind="stable")
         place = np.empty(len(order), dtype=np.int64)
         place[order] = np.arange(len(order))
         visible = max(1, math.ceil(len(order) * (1.0 - self.fairness) - 1e-9))
-        in_order = sorted(fits, key=place.__getitem__)
+        in_order = fits[np.argsort(place[fits])]
         pool = GpuPool(base.free.tolist())
         sizes: dict[int, int] = {}
-        bids = self._all_bids(bidding, in_order, jobs, view, base)
-        first = sum(place[number] < visible for number in in_order)
-        for part in (in_order[:first], in_order[first:]):
-            for number, gpus in _winners([(number, suited[number], bids[number]) for number in part], pool):
+        bids = self._all_bids(bidding, in_order, columns, jobs, view, base)
+        first = int((place[in_order] < visible).sum())
+        suited, kinds = self._waiting.machines_by_kind(base), columns.kind[in_order].tolist()
+        every = [
+            (number, suited[kind], bids[number]) for number, kind in zip(in_order.tolist(), kinds, strict=True)
+        ]
+        for part in (every[:first], every[first:]):
+            for number, gpus in _winners(part, pool):
                 sizes[number] = sizes.get(number, 0) + gpus
         return sizes
 
     def _all_bids(
         self,
         bidding: Sequence[Waiting],
-        numbers: Sequence[int],
+        numbers: Ints,
+        columns: JobColumns,
         jobs: BidderArrays,
         view: Snapshot,
         base: Snapshot,
     ) -> dict[int, list[tuple[float, int]]]:
         """Return the bids of some jobs, of all rigid ones together."""
-        rigid = [number for number in numbers if not elastic(bidding[number].job)]
+        can_grow = columns.elastic[numbers]
+        rigid = numbers[~can_grow]
         some = jobs.only(rigid)
         machine, rack = largest(base.cluster)
         slowdown = np.array(self.slowdowns)[(some.gpus > machine).astype(np.int64) + (some.gpus > rack)]
         without = some.rho(base.now_s, 1.0 / NOTHING).tolist()
         with_all = some.rho(base.now_s, slowdown / some.gpus).tolist()
         bids: dict[int, list[tuple[float, int]]] = {}
-        for number, before, after in zip(rigid, without, with_all, strict=True):
+        gpus = some.gpus.astype(np.int64).tolist()
+        for number, size, before, after in zip(rigid.tolist(), gpus, without, with_all, strict=True):
             now, quality = -math.log(after), -math.log(before)
-            bids[number] = [(now - quality, bidding[number].job.gpus)] if now > quality else []
-        others = set(numbers) - set(rigid)
+            bids[number] = [(now - quality, size)] if now > quality else []
+        others = numbers[can_grow].tolist()
         return bids | {number: self._bids(self._bidder(view, bidding[number]), base) for number in others}
 
     def _bids(self, bidder: Bidder, view: Snapshot) -> list[tuple[float, int]]:

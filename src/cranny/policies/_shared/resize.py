@@ -89,7 +89,7 @@ class _Resizing:
         self.machines_of: dict[str, tuple[int, ...]] = {}
         self._sizes, self._running, self._base, self._choose = sizes, running, base, choose
         self._free: list[int] = base.free.tolist()
-        jobs = {each.job.id: each.job for each in base.waiting}
+        jobs = {each.job.id: each.job for each in base.waiting if each.job.id in sizes}
         self._jobs = jobs | {job_id: each.submitted for job_id, each in running.items()}
 
     def own(self, job_id: str) -> list[int]:
@@ -151,7 +151,9 @@ def plans(
     Jobs that hold GPUs are moved, or stopped for the reason in `stopped`; waiting jobs are started; jobs
     that are where they should be stay.
     """
-    waiting = {each.job.id: each for each in view.waiting}
+    choices = list(choices)
+    named = set().union(*choices)
+    waiting = {each.job.id: each for each in view.waiting if each.job.id in named}
     found = []
     for each in choices:
         moves: dict[str, Placement] = {}
