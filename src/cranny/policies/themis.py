@@ -58,7 +58,7 @@ from cranny.policies._shared.candidates import BaseCluster, JobMachines, variati
 from cranny.policies._shared.locality import drawn_by, level, nearby
 from cranny.policies._shared.promises import GpuPool
 from cranny.policies._shared.resize import ResizingPolicy, elastic, place_resized, plans, without_jobs
-from cranny.policies._shared.waiting_arrays import JobColumns, WaitingArrays
+from cranny.policies._shared.waiting_arrays import WaitingArrays, WaitingColumns
 
 HOUR_S = 3600.0
 REST = 0.05  # of its service that a job which ought to be done, but was slowed down, still needs
@@ -91,7 +91,7 @@ class BidderArrays(NamedTuple):
     ideal_s: Floats
 
     @classmethod
-    def of(cls, jobs: JobColumns, share: float) -> "BidderArrays":
+    def of(cls, jobs: WaitingColumns, share: float) -> "BidderArrays":
         """Return waiting jobs, each of which may count on its share of the cluster."""
         gpus, had, stated_s = jobs.gpus, jobs.attained_gpu_s, jobs.duration_s
         known = ~np.isnan(stated_s)
@@ -240,7 +240,7 @@ class Themis(ResizingPolicy):
         self,
         bidding: Sequence[Waiting],
         numbers: Ints,
-        columns: JobColumns,
+        columns: WaitingColumns,
         jobs: BidderArrays,
         view: Snapshot,
         base: Snapshot,

@@ -14,7 +14,7 @@ COLUMNS = 8
 SPARE = 1_000  # rows of jobs that no longer wait, beyond those that do, before all are made anew
 
 
-class JobColumns(NamedTuple):
+class WaitingColumns(NamedTuple):
     """Jobs in their order, (jobs,) each."""
 
     gpus: Floats
@@ -44,7 +44,7 @@ class WaitingArrays:
         self._kinds: dict[tuple[object, ...], int] = {}
         self._of_kind: list[Job] = []  # one job of each kind
 
-    def columns(self, waiting: Sequence[Waiting]) -> JobColumns:
+    def columns(self, waiting: Sequence[Waiting]) -> WaitingColumns:
         """Return the columns of some jobs."""
         if len(self._entries) > 2 * len(waiting) + SPARE:
             self._forget()
@@ -56,7 +56,7 @@ class WaitingArrays:
         found = self._values[np.array(rows, dtype=np.int64)]
         gpus, least, most, had, duration_s, submit_s, grows, kind = found.T
         flags: Flags = grows.astype(np.bool_)
-        return JobColumns(gpus, least, most, had, duration_s, submit_s, flags, kind.astype(np.int64))
+        return WaitingColumns(gpus, least, most, had, duration_s, submit_s, flags, kind.astype(np.int64))
 
     def machines_by_kind(self, view: Snapshot) -> list[int]:
         """Return the machines that jobs of each kind can use."""
