@@ -16,6 +16,7 @@ from cranny.backends.fake_manager import FakeManager
 from cranny.backends.protocol import BackendError, Ended, Launch
 from cranny.model.cluster import Machine
 from cranny.service import cluster_watch
+from cranny.service.clock import wall_clock
 from cranny.service.service import Service
 from cranny.service.store import EventStore
 
@@ -26,7 +27,7 @@ class FaultyManager(FakeManager):
     """A manager under a lock, of which some calls fail, before or after they have done something."""
 
     def __init__(self, seed: int = 0, rate: float = 0.0) -> None:
-        super().__init__(time.monotonic)
+        super().__init__(wall_clock)
         self.rate = rate
         self.hangs = threading.Event()  # while it is set, `read` does not answer
         self._random = random.Random(seed)  # noqa: S311 - faults of a test

@@ -60,7 +60,7 @@ class ClusterReading:
     """
 
     cluster: Cluster  # machines with their resources and features, links, partitions
-    read_s: float
+    read_s: float  # since when the oldest part of it may be out of date, by the clock of the system
     unavailable: Mapping[str, str] = field(default_factory=dict)  # machine -> why it takes no new jobs
     failed: Mapping[str, str] = field(default_factory=dict)  # machine -> why nothing runs there any more
     foreign: Sequence[ForeignJob] = ()

@@ -4,6 +4,7 @@ The manager is the truth about what is there and runs; the log is the truth abou
 the manager said at some time: what the log has learned since is not undone by it.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -37,6 +38,7 @@ class Reconciler:
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._asked_s = 0.0  # when the reading that was taken over last was asked for
+        self._read_s = -math.inf  # when the last one was read, by the clock of its source
         self._prioritized_s = 0.0
         self._refused: dict[str, tuple[Mapping[str, Any], str]] = {}  # jobs that could not start -> spec, why
         self._layouts = 0  # for which cluster they could not
@@ -44,10 +46,13 @@ class Reconciler:
     def take(self, reading: ClusterReading, asked_s: float, now_s: float) -> Reconciled:
         """Log how the cluster differs from what is known, and decide once; `asked_s` is when it was asked for.
 
-        A reading that was asked for before the last one has come late, and changes nothing.
+        A reading that was asked for before the last one has come late, and changes nothing. Nor does one that says
+        itself that it is older; the next one does, as the source's clock may have been set back.
         """
-        if asked_s < self._asked_s:
-            return Reconciled(None, {}, ())
+        asked_s = min(asked_s, reading.read_s)  # a source may answer with what it has read before
+        stale, self._read_s = reading.read_s < self._read_s, reading.read_s
+        if asked_s < self._asked_s or stale:
+            return Reconciled(None, self._why_refused(), ())
         self._asked_s = asked_s
         logged = len(self._scheduler.rows)
         change = self._take_cluster(reading, now_s)
@@ -62,7 +67,10 @@ class Reconciler:
         self._prioritize(reading, now_s)
         if len(self._scheduler.rows) != logged:
             self._scheduler.tick(now_s)
-        return Reconciled(change, {job_id: why for job_id, (_, why) in self._refused.items()}, overfull)
+        return Reconciled(change, self._why_refused(), overfull)
+
+    def _why_refused(self) -> dict[str, str]:
+        return {external: why for external, (_, why) in self._refused.items()}
 
     def _take_cluster(self, reading: ClusterReading, now_s: float) -> ClusterDifference | None:
         """Go on with the machines that are there, and those that our jobs still hold."""
