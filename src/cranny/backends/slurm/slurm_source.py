@@ -74,7 +74,7 @@ class SlurmSource:
         failed = {name: why for name, node in nodes.items() if (why := node.failed)}
         return ClusterReading(
             cluster=cluster,
-            read_s=self._now_s(),
+            read_s=self._now_s() - (self._reader.clock() - table.asked_at),
             unavailable={
                 name: why for name, node in nodes.items() if name not in failed and (why := node.unavailable)
             },
