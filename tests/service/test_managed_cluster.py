@@ -86,6 +86,10 @@ def test_others_hold_gpus_that_no_job_gets(driver: ManagedDriver) -> None:
     assert other is not None
     driver.read()
     assert driver.scheduler.engine.state.free.tolist() == [1, 0, 0]
+    seq = driver.scheduler.records.seq
+    driver.manager.jobs[other].run_s += 5.0  # as the manager estimates it now
+    driver.read()
+    assert driver.scheduler.records.seq == seq
     waits = driver.submit(2, 10.0)
     assert driver.scheduler.find(waits).status == "waiting"
     driver.manager.cancel(other)

@@ -41,7 +41,8 @@ def nodes(remote: Remote) -> None:
     for node in found:
         held = ", ".join(dict.fromkeys(job for job in node["slots"] if job))
         uplink = f"{node['uplink_use_gbps']:.1f} of {node['uplink_gbps']:.0f} Gbps"
-        own = (str(node[name]) for name in ("name", "rack", "state", "gpus", "free"))
+        state = f"{node['state']}: {node['why']}" if node.get("why") else node["state"]
+        own = (str(each) for each in (node["name"], node["rack"], state, node["gpus"], node["free"]))
         rows.append((*own, uplink, held))
     print_table(
         ("machine", "rack", "state", "GPUs", "free", "uplink", "jobs"),

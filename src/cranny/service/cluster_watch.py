@@ -76,8 +76,11 @@ class ClusterWatch:
     @property
     def status(self) -> dict[str, Any]:
         """What is known of the source, as values of JSON."""
+        managed = self._service.scheduler.records.managed
         return {
             "read_s": self._read_s,
+            "foreign_jobs": len(managed.foreign),
+            "reservations": [each.name for each in managed.reservations],
             "problem": self.problem,
             "refused": dict(list(self._refused.items())[:MAX_SHOWN]),
             "overfull": list(self._overfull),

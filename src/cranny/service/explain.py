@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from cranny.core.constrained_placer import ConstrainedPlacer, lacks_room
+from cranny.core.constraints import Constraints
 from cranny.core.protocol import PlacerPolicy, Policy
 from cranny.core.snapshot import Snapshot
 from cranny.model.errors import CrannyError
@@ -82,11 +83,17 @@ class WaitContext:
         self.recommended = records.recommended  # by a service in recommend-only mode
         self.reserved = next(iter(records.reserved), None)  # a job that waits to be started as recommended
         self.eligible = EligibleMachines(view)
+        self._records = records
         self._known: dict[int, int] = {}
+
+    def constraints(self, record: JobRecord) -> Constraints | None:
+        """Return the constraints of a job, with the machines that are reserved for others."""
+        known = self._records.jobs.get(record.id) is record
+        return self._records.constraints_of(record.id) if known else record.constraints
 
     def free(self, record: JobRecord) -> int:
         """Count the free GPUs on machines that are eligible for a job."""
-        kind = self.eligible.kind(record.job, record.constraints)
+        kind = self.eligible.kind(record.job, self.constraints(record))
         if kind not in self._known:
             self._known[kind] = self.view.machines.only(self.eligible.kinds[kind]).gpus
         return self._known[kind]
@@ -111,7 +118,7 @@ def quick_reason(record: JobRecord, context: WaitContext, first: str | None, per
         return "behind-others", f"behind {first}, which is first in the queue"
     if period_s:
         return "period", f"the policy decides every {minutes(period_s)}"
-    if record.constraints is not None:
+    if context.constraints(record) is not None:
         return "constraints", "no machines that satisfy its constraints are free together"
     return "scattered", "enough GPUs are free, but not where the policy would place it"
 
@@ -216,7 +223,7 @@ def _soonest(record: JobRecord, context: WaitContext, fork: Fork) -> str:
     """Describe the next end of a running job that frees the missing GPUs, or else the next end at all."""
     view, records = context.view, fork.records.jobs
     missing = record.job.gpus - context.free(record)
-    machines = context.eligible.machines(record.job, record.constraints)
+    machines = context.eligible.machines(record.job, context.constraints(record))
     frees = {job_id: gpus for job_id, each in view.running.items() if (gpus := each.gpus_on(machines))}
     ends = {job_id: end_s(view.running[job_id], records.get(job_id)) for job_id in frees}
     known = sorted((end, frees[job_id], job_id) for job_id, end in ends.items() if not math.isinf(end))
@@ -296,7 +303,8 @@ class Suggestions:
         constraints = self._record.constraints
         eligible = view.eligible(job) & ~(constraints.excluded if constraints is not None else 0)
         mine = [number for number in range(len(machines)) if eligible >> number & 1]
-        down = [number for number in mine if not view.is_up(number)]
+        managed = self._fork.records.managed  # what its manager has taken out of service cannot be resumed here
+        down = [n for n in mine if not view.is_up(n) and not managed.is_down(machines[n].name)]
         if not down:
             return ""
         state = self._fork.state.copy()

@@ -19,6 +19,7 @@ from cranny.service.managed_cluster import availability, foreign_values, reserva
 from cranny.service.scheduler import Scheduler
 
 MAX_NEW = 1_000  # jobs that a reading submits, those of the highest priority; the next one submits others
+ENDS_S = 60.0  # by which ends of jobs of others must differ to be others
 REPRIORITIZE_S = 60.0  # between two changes of the order of the queue by priorities of the manager
 MANAGER = "the cluster's manager"
 NO_COMMAND = {"command": ["true"]}  # of a job whose command only the manager knows
@@ -101,8 +102,9 @@ class Reconciler:
         """Let jobs of others hold what they do; return the machines on which that is more than is free."""
         scheduler, records = self._scheduler, self._scheduler.records
         found = {each.id: _normal(each) for each in reading.foreign if not self._is_ours(each.id)}
+        known = records.managed.foreign
         gone = [external for external in records.managed.foreign if external not in found]
-        new = {external: each for external, each in found.items() if records.managed.foreign.get(external) != each}
+        new = {external: each for external, each in found.items() if not _alike(known.get(external), each)}
         late = foreign_jobs.short(scheduler.engine.state, (each for each in found.values() if each.id not in new))
         there = [*new.values(), *late]
         if gone or there:
@@ -207,6 +209,15 @@ def _waiting(record: JobRecord | None) -> JobRecord | None:
 
 def _ended_s(record: JobRecord) -> float:
     return record.submitted_s if record.ended_s is None else record.ended_s
+
+
+def _alike(known: ForeignJob | None, job: ForeignJob) -> bool:
+    """Say whether a job of others is as it was; that its end is estimated a little otherwise is no event."""
+    if known is None or known._replace(ends_s=job.ends_s) != job:
+        return False
+    if known.ends_s is None or job.ends_s is None:
+        return known.ends_s == job.ends_s
+    return abs(known.ends_s - job.ends_s) < ENDS_S
 
 
 def _normal(job: ForeignJob) -> ForeignJob:
