@@ -1,0 +1,108 @@
+"""Slurm keeps the contract of both roles."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cranny.backends.cluster_reading import ClusterSource
+from cranny.backends.protocol import Backend, Launch, Rank
+from tests.backends.source_contract import BothRoles, SourceContract, SourceHarness
+from tests.slurm.driver import FAR, Driver
+from tests.slurm.real_slurm import RealSlurm
+
+
+class SlurmHarness(SourceHarness):
+    def __init__(self, folder: Path, slurm: RealSlurm) -> None:
+        self.slurm = slurm
+        self.driver = Driver(slurm)
+        super().__init__(folder)
+
+    def make(self) -> Backend:
+        self.driver = self.driver.restarted()
+        return self.driver.backend
+
+    @property
+    def source(self) -> ClusterSource:
+        return self.driver.source
+
+    def argv(self, run_s: float, exit_code: int = 0, *, stubborn: bool = False) -> tuple[str, ...]:
+        ignore = 'trap "" TERM; ' if stubborn else ""
+        return ("/bin/sh", "-c", f"{ignore}sleep {run_s}; exit {exit_code}")
+
+    def launch(
+        self,
+        job_id: str,
+        run_s: float = 0.0,
+        exit_code: int = 0,
+        *,
+        slots: Sequence[tuple[int, int]] = ((0, 0),),
+        attempt: int = 1,
+        time_limit_s: float | None = None,
+        stubborn: bool = False,
+    ) -> Launch:
+        what = Launch(
+            job_id=job_id,
+            attempt=attempt,
+            argv=self.argv(run_s, exit_code, stubborn=stubborn),
+            ranks=tuple(Rank(rank, machine, gpu) for rank, (machine, gpu) in enumerate(slots)),
+            env={},
+            cwd=None,
+            log_dir=self.folder / job_id / str(attempt),
+            time_limit_s=time_limit_s,
+            machines=tuple(f"node{machine + 1}" for machine, _ in slots),
+        )
+        self.backend.launch(what)
+        return what
+
+    def begun(self, what: Launch) -> Launch:
+        self.slurm.comes_to(self.driver.backend.external_id(what.job_id), "RUNNING")
+        return what
+
+    def over(self, what: Launch) -> Launch:
+        self.slurm.comes_to(self.driver.backend.external_id(what.job_id), "COMPLETED", "FAILED", "CANCELLED")
+        return what
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def left(self, job_id: str) -> int:
+        external = self.driver.backend.external_id(job_id)
+        return 0 if not external else int(self.slurm.state(external) == "RUNNING")
+
+    def submit(self, user: str, gpus: int, run_s: float) -> str:  # noqa: ARG002 - there are no other users
+        script = f"#!/bin/sh\nexec sleep {run_s}\n"
+        shape = ("-N1", f"--ntasks={gpus}", f"--gpus-per-node={gpus}")
+        return self.slurm.sbatch("--comment=cranny", FAR, *shape, script=script)
+
+    def cancel(self, external: str) -> None:
+        self.slurm.call("scancel", external)
+
+    def start_other(self, user: str, where: Mapping[str, int]) -> str:  # noqa: ARG002
+        ((name, gpus),) = where.items()
+        started = self.slurm.sbatch("-w", name, "-N1", f"--gpus-per-node={gpus}")
+        self.slurm.comes_to(started, "RUNNING")
+        return started
+
+    def drain(self, machine: str) -> None:
+        self._update(machine, "State=DRAIN", "Reason=maintenance")
+
+    def fail(self, machine: str) -> None:
+        self._update(machine, "State=DOWN", "Reason=broken")
+
+    def resume(self, machine: str) -> None:
+        self._update(machine, "State=RESUME")
+
+    def release(self, external: str, machines: tuple[str, ...]) -> None:
+        self.backend.launch(replace(self.driver.launch_of(external, machines), job_id="job-1"))
+
+    def _update(self, machine: str, *what: str) -> None:
+        self.slurm.call("scontrol", "update", f"NodeName={machine}", *what)
+
+
+class TestSlurm(BothRoles, SourceContract):
+    @pytest.fixture
+    def harness(self, tmp_path: Path, slurm: RealSlurm) -> SlurmHarness:
+        return SlurmHarness(tmp_path, slurm)
