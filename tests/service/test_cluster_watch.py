@@ -1,5 +1,6 @@
 """A whole service on a fake manager, whose calls fail, hang, answer twice and answer late."""
 
+import errno
 import random
 import threading
 import time
@@ -13,8 +14,9 @@ from tests.service.conftest import COMPILE_S, until
 
 from cranny.backends.cluster_reading import ClusterReading
 from cranny.backends.fake_manager import FakeManager
+from cranny.backends.local import LocalBackend
 from cranny.backends.protocol import BackendError, Ended, Launch
-from cranny.model.cluster import Machine
+from cranny.model.cluster import Cluster, Machine
 from cranny.service import cluster_watch
 from cranny.service.clock import wall_clock
 from cranny.service.service import Service
@@ -62,8 +64,10 @@ class FaultyManager(FakeManager):
         self._faulty(lambda: FakeManager.stop(self, job_id, grace_s))
 
     def launch(self, what: Launch) -> None:
-        with self._lock:
-            super().launch(what)
+        self._faulty(lambda: FakeManager.launch(self, what))
+
+    def adopt(self, launches: Sequence[Launch]) -> Sequence[Ended]:
+        return self._faulty(lambda: FakeManager.adopt(self, launches))
 
 
 Serve = Callable[[FaultyManager], Service]
@@ -156,3 +160,50 @@ def test_users_of_the_manager_are_shown_why_their_jobs_wait(serve: Serve) -> Non
 def test_a_source_that_cannot_be_read_at_the_start_starts_nothing(serve: Serve) -> None:
     with pytest.raises(BackendError, match="no machines"):
         serve(FaultyManager())
+
+
+class FaultyLocal(LocalBackend):
+    """A local backend of which some calls fail, and some answers come twice."""
+
+    def __init__(self) -> None:
+        super().__init__(Cluster.single_rack(2, 2), ())
+        self._random = random.Random(5)  # noqa: S311 - faults of a test
+
+    def _fault(self) -> bool:
+        return self._random.random() < 0.3
+
+    def launch(self, what: Launch) -> None:
+        if self._fault():
+            raise OSError(errno.EAGAIN, "no process can be started now")
+        super().launch(what)
+
+    def stop(self, job_id: str, grace_s: float | None = None) -> None:
+        if self._fault():
+            raise OSError(errno.EAGAIN, "cannot say now")
+        super().stop(job_id, grace_s)
+        if self._fault():
+            raise OSError(errno.EAGAIN, "did it, and cannot say so")
+
+    def poll(self) -> Sequence[Ended]:
+        if self._fault():
+            raise OSError(errno.EAGAIN, "cannot say now")
+        ended = super().poll()
+        return [*ended, *ended] if self._fault() else ended
+
+
+def test_jobs_of_the_local_backend_run_once_while_calls_fail(tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    service = Service(EventStore(str(tmp_path / "log.db")), FaultyLocal(), tmp_path, policy={"name": "titan"})
+    service.start()
+    until(lambda: service.ready, COMPILE_S)
+    command = f'echo "$CRANNY_JOB" >> {ran}'
+    values = [{"command": command, "shell": True, "gpus": 1} for _ in range(6)]
+    records = [service.submit("ann", value).result(60)[0] for value in values]
+    long, _ = service.submit("ann", {"command": ["sleep", "600"], "gpus": 2}).result(60)
+    until(lambda: long.status == "running")
+    service.call(lambda now_s: service.scheduler.cancel(long.id, "ann", now_s)).result(60)
+    until(lambda: all(record.over for record in (*records, long)))
+    service.close()
+    assert [record.status for record in (*records, long)] == ["done"] * 6 + ["cancelled"]
+    assert len(ran.read_text().splitlines()) == 6
+    check(service.scheduler.engine.state)

@@ -89,6 +89,9 @@ class Backend(Protocol):
     Every attempt that was launched is reported as ended once, by `poll` or `adopt`, and none of its processes is
     left then. A backend is used by one thread.
 
+    A call may fail although it has done what it was asked to, or part of it. A `launch` that raised `OSError` is
+    called again with the same attempt, which must not run twice then.
+
     `stop`, `poll` and `adopt` raise `OSError` while the system cannot say what runs, as when no more files may be
     opened. Nothing is lost then: call them again later, with the same arguments.
     """
