@@ -440,6 +440,28 @@ def test_a_log_of_another_cluster_goes_on_there(start: Start) -> None:
     assert smaller.status(waits) == "waiting"  # and take no others
 
 
+def test_an_older_log_that_was_served_once_goes_on_with_another_cluster(tmp_path: Path) -> None:
+    store = EventStore(str(tmp_path / "log.db"))
+    store.acquire()
+    old = Scheduler(CLUSTER, "run", Limits())
+    old.open(0.0)
+    old.switch({"name": "titan"}, "root", 0.0)
+    for _ in range(4):
+        old.submit("ann", {"command": ["true"], "gpus": 4}, None, 1.0)
+    del old.rows[0].body["layout"]  # as an older version wrote it
+    store.append(old.rows)
+    once = Scheduler(CLUSTER, "run", Limits())
+    once.restore(store)
+    once.open(2.0)
+    store.append(once.rows)
+    smaller = Scheduler(Cluster.fat_tree(racks=1, machines_per_rack=1, gpus_per_machine=4), "run", Limits())
+    smaller.restore(store)
+    smaller.open(3.0)
+    assert len(smaller.engine.state.running) == 4
+    assert [machine.name for machine in smaller.cluster.machines] == [machine.name for machine in CLUSTER.machines]
+    store.close()
+
+
 def test_an_older_log_of_another_cluster_is_refused_with_what_to_do(start: Start, tmp_path: Path) -> None:
     store = EventStore(str(tmp_path / "log.db"))
     store.acquire()

@@ -41,12 +41,16 @@ class ManagedCluster:
         self.now_s = 0.0  # of the present decision, by which reservations begin and end
 
     @property
+    def out_of_service(self) -> dict[str, dict[str, str]]:
+        """Why machines take no jobs."""
+        return {"unavailable": self.unavailable, "failed": self.failed}
+
+    @property
     def said(self) -> dict[str, dict[str, str]]:
         """Why machines take no jobs, without those that are kept only for the jobs on them."""
-        given = {"unavailable": self.unavailable, "failed": self.failed}
         return {
             kind: {name: why for name, why in own.items() if why not in (LEFT, SHRUNK)}
-            for kind, own in given.items()
+            for kind, own in self.out_of_service.items()
         }
 
     def is_down(self, name: str) -> bool:

@@ -1,6 +1,7 @@
 """Rebuilds the state of the scheduler from the event log, and refuses a log that cannot have led to it."""
 
 from cranny.core.engine import Engine
+from cranny.model.cluster import Cluster
 from cranny.model.cluster_values import cluster_of_values
 from cranny.model.errors import CrannyError, InputError
 from cranny.service import log_snapshot
@@ -47,6 +48,12 @@ def rebuild(store: EventStore, engine: Engine, records: JobRecords, history: Uti
             raise _unusable(row, error) from None
         history.note(records, engine.state)
     return engine
+
+
+def first_cluster(store: EventStore) -> Cluster | None:
+    """Return the first cluster that the log names; None if it is older than such events."""
+    layout = store.first_layout()
+    return None if layout is None else cluster_of_values(layout)
 
 
 def read_job(store: EventStore, records: JobRecords, job_id: str) -> JobRecord:

@@ -87,8 +87,7 @@ class Reconciler:
     def _take_availability(self, reading: ClusterReading, now_s: float) -> None:
         scheduler = self._scheduler
         body = availability(scheduler.cluster, reading.cluster, reading.unavailable, reading.failed)
-        managed = scheduler.records.managed
-        if body != {"unavailable": managed.unavailable, "failed": managed.failed}:
+        if body != scheduler.records.managed.out_of_service:
             scheduler.log("availability", None, body, now_s)
 
     def _release_foreign(self, reading: ClusterReading, now_s: float) -> None:

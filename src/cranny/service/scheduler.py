@@ -45,7 +45,7 @@ from cranny.service.locations import Location
 from cranny.service.logged_placement import gpus_of, plain, reasons
 from cranny.service.managed_cluster import FOREIGN, availability
 from cranny.service.paces import CHANGED, MeasuredIterations, Paces, differs
-from cranny.service.rebuild import rebuild, submitted_with
+from cranny.service.rebuild import first_cluster, rebuild, submitted_with
 from cranny.service.recommend import Recommend, Recommendation, Recommender, observed_start
 from cranny.service.store import EventStore
 from cranny.service.submit_check import SubmitCheck
@@ -100,7 +100,8 @@ class Scheduler:
         """Rebuild everything from the event log."""
         self.rows, self.instructions = [], deque()
         self._recommender.forget()
-        self.records, self.history = JobRecords(self._configured, self.limits.recent_jobs), UtilizationHistory()
+        first = first_cluster(store) or self._configured  # events of an older version before it are meant there
+        self.records, self.history = JobRecords(first, self.limits.recent_jobs), UtilizationHistory()
         self.engine = self._new_engine()
         self.engine = rebuild(store, self.engine, self.records, self.history)
         self.follow_cluster()
@@ -137,8 +138,7 @@ class Scheduler:
             body["at"] = location._asdict()
         self.log("opened", None, body, now_s)
         managed = self.records.managed
-        out = availability(self.cluster, self._configured, **managed.said)
-        if out != {"unavailable": managed.unavailable, "failed": managed.failed}:
+        if (out := availability(self.cluster, self._configured, **managed.said)) != managed.out_of_service:
             self.log("availability", None, out, now_s)
 
     def needed_gpus(self) -> dict[str, int]:

@@ -261,6 +261,13 @@ class EventStore:
         with self.reading() as connection:
             return [StoredEvent(*row).parsed() for row in connection.execute(own)]
 
+    def first_layout(self) -> Any:
+        """Return the first cluster that the log names, as values; None if it names none."""
+        of = (EVENTS.c.kind == "opened") & EVENTS.c.body.contains('"layout"')
+        with self.reading() as connection:
+            found = connection.execute(sa.select(EVENTS).where(of).order_by(EVENTS.c.seq).limit(1)).first()
+        return None if found is None else StoredEvent(*found).parsed().body["layout"]
+
     def find_key(self, user: str, key: str) -> tuple[str, str] | None:
         """Return the job that was submitted with a client's key, and the digest of its body."""
         own = sa.select(KEYS.c.job, KEYS.c.digest).where((KEYS.c.user == user) & (KEYS.c.key == key))
