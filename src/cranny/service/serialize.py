@@ -231,7 +231,9 @@ def _attempt(attempt: Attempt, present: Cluster) -> Any:
 
 
 def _names(machines: Iterable[int], cluster: Cluster) -> list[str]:
-    return [cluster.machines[machine].name for machine in machines]
+    """Return names of machines; of a job whose cluster was archived before it, numbers may be all that is left."""
+    known = cluster.machines
+    return [known[each].name if each < len(known) else f"machine {each}" for each in machines]
 
 
 class RingPace(NamedTuple):
