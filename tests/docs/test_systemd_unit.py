@@ -1,4 +1,4 @@
-"""The unit of systemd for a team: what `systemd-analyze` says of it, and what the page for operators states."""
+"""The units of systemd: what `systemd-analyze` says of them, and what the page for operators states."""
 
 import os
 import re
@@ -11,6 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "deploy" / "systemd" / "cranny.service"
+UNITS = sorted(UNIT.parent.glob("*.service"))
 PAGE = ROOT / "docs" / "use" / "operators.md"
 HAVE = shutil.which("systemd-analyze")
 
@@ -25,10 +26,11 @@ def analyze(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 @needs_systemd
-def test_the_unit_is_valid(tmp_path: Path) -> None:
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_the_unit_is_valid(tmp_path: Path, unit: Path) -> None:
     """But for its program, which is not installed here: another one stands for it."""
-    there = tmp_path / UNIT.name
-    there.write_text(UNIT.read_text().replace("/opt/cranny/bin/cranny", sys.executable))
+    there = tmp_path / unit.name
+    there.write_text(unit.read_text().replace("/opt/cranny/bin/cranny", sys.executable))
     ran = analyze("verify", "--man=no", str(there))
     assert (ran.returncode, ran.stderr) == (0, "")
 
@@ -43,8 +45,9 @@ def test_the_page_states_the_exposure_of_the_unit() -> None:
     assert abs(float(found[1]) - float(stated[1])) < 0.5  # versions of systemd weigh a little differently
 
 
-def test_the_unit_starts_a_command_that_there_is() -> None:
-    command = re.search(r"^ExecStart=/opt/cranny/bin/cranny (serve .*)$", UNIT.read_text(), re.MULTILINE)
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_the_unit_starts_a_command_that_there_is(unit: Path) -> None:
+    command = re.search(r"^ExecStart=/opt/cranny/bin/cranny (serve .*)$", unit.read_text(), re.MULTILINE)
     assert command is not None
     help_text = subprocess.run(
         [sys.executable, "-c", "from cranny.cli import main; main()", "serve", "--help"],

@@ -90,6 +90,7 @@ class RealSlurm:
         self.folder.chmod(0o755)
         for name in ("munge", "log", "state", "spool", "run", "dev", "etc"):
             (self.folder / name).mkdir(mode=0o711)
+        self._gpus = gpus
         self.nodes = [f"node{number}" for number in range(1, nodes + 1)]
         self.conf = self.folder / "etc" / "slurm.conf"
         ports = list(free_ports(nodes + 1))
@@ -111,13 +112,27 @@ class RealSlurm:
         if lua is not None:
             lines.append("JobSubmitPlugins=lua")
             shutil.copy(lua, self.conf.with_name("job_submit.lua"))
-        self.conf.write_text("\n".join(lines) + "\n")
-        self.conf.with_name("topology.conf").write_text("\n".join(switches) + "\n")
+        self._lines, self._switches = lines, switches
+        self._write()
         gres = f"NodeName={','.join(self.nodes)} Name=gpu Type=h100 File={self.folder}/dev/gpu[0-{gpus - 1}]\n"
         self.conf.with_name("gres.conf").write_text(gres)
         for gpu in range(gpus):
             os.mknod(self.folder / "dev" / f"gpu{gpu}", 0o666 | 0o020000, os.makedev(1, 3))
         self._started: dict[str, subprocess.Popen[bytes]] = {}
+
+    def _write(self) -> None:
+        self.conf.write_text("\n".join(self._lines) + "\n")
+        self.conf.with_name("topology.conf").write_text("\n".join(self._switches) + "\n")
+
+    def add_node(self, name: str) -> None:
+        """Describe one node more, below the first rack; the controller must be restarted to know it."""
+        (port,) = free_ports(1)
+        self._lines.append(NODE.format(name=name, port=port, gpus=self._gpus, feature="row1"))
+        self._switches[0] += f",{name}"
+        gres = self.conf.with_name("gres.conf")
+        gres.write_text(gres.read_text().replace(f"{self.nodes[-1]} ", f"{self.nodes[-1]},{name} "))
+        self.nodes.append(name)
+        self._write()
 
     @property
     def env(self) -> dict[str, str]:

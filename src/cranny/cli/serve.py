@@ -14,16 +14,16 @@ import typer
 
 from cranny.cli import completion, options
 from cranny.cli.console import PrintableFormatter, print_json, say, warn
-from cranny.cli.enforced_limits import EnforcedLimits
 from cranny.cli.interrupt import takes_its_time
 from cranny.cli.options import option
+from cranny.cli.serve_local import LocalOptions
+from cranny.cli.serve_slurm import SlurmOptions
 from cranny.model.errors import InputError, MissingExtraError
 from cranny.policies import DEFAULT_POLICY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cranny.backends.local import LocalBackend
     from cranny.service.auth import Authenticator
     from cranny.service.server import ListenAddress
     from cranny.service.service import Service
@@ -66,20 +66,9 @@ ClusterOption = Annotated[
     option(
         "--cluster",
         "A cluster file, or RACKSxMACHINESxGPUS; all its machines are simulated on this one "
-        "(default: this machine).",
+        "(default: this machine). With --backend slurm: a cluster file with the speeds of its links.",
         short="-c",
     ),
-]
-AccountsOption = Annotated[
-    str | None,
-    option(
-        "--accounts",
-        "Run jobs under the accounts of their users: `same-name`, or a file that names them (default: all run as "
-        "you).",
-    ),
-]
-RunAsOption = Annotated[
-    str | None, option("--run-as", "Account of the service itself, if root starts it with --accounts.")
 ]
 HostIdOption = Annotated[
     str | None,
@@ -100,30 +89,6 @@ KeepOption = Annotated[
         min=0,
     ),
 ]
-JobsAsRootOption = Annotated[
-    bool, option("--jobs-as-root", "Let jobs of all users run as root.", envvar="CRANNY_JOBS_AS_ROOT")
-]
-LimitOption = Annotated[
-    list[str] | None,
-    option(
-        "--limit",
-        "What a job may use for each of its GPUs: memory_gb=64, processes=4096 or cpus=8; once for each "
-        "(default: no limits).",
-    ),
-]
-LogLimitOption = Annotated[
-    float, option("--log-limit-mb", "How much of the output of each rank is kept: the newest.", min=0.1)
-]
-GpuDevicesOption = Annotated[
-    list[Path] | None,
-    option(
-        "--gpu-device",
-        "Device file of a GPU, in the order of their numbers; jobs cannot open those that they were not given "
-        "(default: those of NVIDIA's driver).",
-    ),
-]
-
-
 RightsOption = Annotated[
     Path | None, option("--rights", "A file that says which priorities, queues and quotas users have.")
 ]
@@ -155,6 +120,8 @@ class Listening:
         return ListenAddress(self.host, self.port, self.certificate, self.key, names, self.hsts_days * 86_400)
 
 
+@options.expand_options(LocalOptions, "local")
+@options.expand_options(SlurmOptions, "slurm")
 @options.expand_options(Listening, "listening")
 def serve(
     cluster: ClusterOption = None,
@@ -170,12 +137,6 @@ def serve(
     ] = False,
     database: ServedDatabaseOption = None,
     folder: FolderOption = None,
-    accounts: AccountsOption = None,
-    run_as: RunAsOption = None,
-    jobs_as_root: JobsAsRootOption = False,
-    limit: LimitOption = None,
-    log_limit_mb: LogLimitOption = 100.0,
-    gpu_device: GpuDevicesOption = None,
     host_id: HostIdOption = None,
     rights: RightsOption = None,
     jobs_per_user: Annotated[int, option("--jobs-per-user", "Limit of unfinished jobs per user.", min=1)] = 10_000,
@@ -183,9 +144,11 @@ def serve(
     keep_days: KeepOption = None,
     as_json: options.JsonOption = False,
     *,
+    local: LocalOptions,
+    slurm: SlurmOptions,
     listening: Listening,
 ) -> None:
-    """Accept jobs, let a policy place them, run them on this machine, and explain decisions.
+    """Accept jobs, let a policy place them, run them on this machine or through Slurm, and explain decisions.
 
     Example: cranny serve --cluster 1x4x8 --policy cranny
     """
@@ -200,32 +163,32 @@ def serve(
         from cranny.service.user_rights import read_rights
 
     setting = _setting(policy, order, period, policy_options)
-    kept = (folder or (state_folder() if accounts is None else SHARED_FOLDER)).absolute()
+    kept = (folder or (SHARED_FOLDER if local.shared else state_folder())).absolute()
     options.check_folder(kept, "--folder")
-    enforced = EnforcedLimits(limit, gpu_device, log_limit_mb)
-    backend = _backend(cluster, kept, accounts, run_as, enforced, as_this_user=jobs_as_root or recommend_only)
+    jobs = slurm if slurm.chosen(local) else local
+    runs = jobs.build(cluster, kept, recommend_only=recommend_only)
     allowed = None if rights is None else read_rights(rights)
     check_pair(listening.certificate, listening.key)  # with the rights that the service has from here on
     store = open_as_writer(database or str(kept / "log.db"), warn)
     authenticator = Authenticator(store, loopback=is_loopback(listening.host))
     limits = Limits(
         jobs_per_user=jobs_per_user,
-        check_user=backend.check_user,
+        check_user=runs.check_user,
         recent_jobs=recent_jobs,
         keep_events_s=None if keep_days is None else keep_days * DAY_S,
     )
-    runs, here = None if recommend_only else backend, Location.here(kept, host_id)
     service = Service(
         store,
-        runs,
+        runs.backend,
         kept,
-        cluster=backend.nodes(),
+        cluster=runs.cluster,
         policy=setting,
         limits=limits,
         rights=allowed,
-        location=here,
+        location=Location.here(kept, host_id),
+        source=runs.source,
     )
-    _run(service, authenticator, listening.address(), shared=accounts is not None, as_json=as_json)
+    _run(service, authenticator, listening.address(), shared=local.shared, as_json=as_json)
 
 
 @contextlib.contextmanager
@@ -249,38 +212,6 @@ def _setting(
     if order is not None or period or policy_options:
         raise InputError("--order, --period and --set need --policy")
     return None
-
-
-def _backend(
-    cluster: str | None,
-    folder: Path,
-    accounts: str | None,
-    run_as: str | None,
-    enforced: EnforcedLimits,
-    *,
-    as_this_user: bool,
-) -> "LocalBackend":
-    """Return what runs jobs: under the accounts of their users, or all as this user, which may be root if so."""
-    from cranny.backends.local import LocalBackend
-    from cranny.backends.rights import apart, check_one_user
-
-    if accounts is None and run_as is not None:
-        raise InputError("--run-as needs --accounts")
-    if accounts is None:
-        if not as_this_user:
-            check_one_user()
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    described = None if cluster is None else options.read_cluster(cluster)
-    launcher = None if accounts is None else apart(accounts, run_as, folder)
-    per_gpu, files = enforced.per_gpu, enforced.gpu_devices
-    if described is None:
-        backend = LocalBackend.this_machine(launcher, per_gpu, files, enforced.log_bytes)
-    else:
-        backend = LocalBackend(
-            described, launcher=launcher, limits=per_gpu, device_files=files, log_limit=enforced.log_bytes
-        )
-    enforced.check(backend, shared=accounts is not None)
-    return backend
 
 
 def _run(

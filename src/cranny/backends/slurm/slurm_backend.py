@@ -24,8 +24,10 @@ from cranny.backends.slurm.slurm_submit import WRAPPER, batch_script, environmen
 from cranny.channel.placed_comment import PlacedComment
 from cranny.model.cluster import Cluster
 
-START_S = 60.0  # that Slurm has to start a job that it may start; then it is taken back
-REST_S = 120.0  # before a job that was taken back is placed again
+START_S = 60.0  # that Slurm has to start a job whose nodes are busy; then it is taken back
+SURE_S = 5.0  # after which the reason that Slurm has is believed, if it is another one
+REST_S = 10.0  # before a job that was taken back is placed again
+LIMITED_REST_S = 300.0  # if a limit or something else of Slurm keeps it from starting
 NEVER = float("-inf")  # it was not launched
 UNSURE_S = 120.0  # that a launch is retried within, if Slurm did not answer
 FAR = "now+3650days"  # a begin that does not come: the job waits for cranny
@@ -59,12 +61,12 @@ class SlurmBackend:
         managed: ManagedJobs,
         *,
         start_s: float = START_S,
-        rest_s: float = REST_S,
         wrapper: Sequence[str] = WRAPPER,
     ) -> None:
         self._reader, self._source, self._managed = reader, source, managed
-        self._start_s, self._rest_s, self._wrapper = start_s, rest_s, tuple(wrapper)
+        self._start_s, self._wrapper = start_s, tuple(wrapper)
         self._running: dict[str, _Followed] = {}  # by our id
+        self._over: set[str] = set()  # attempts that ended since this backend was made
         self._seen: JobTable | None = None
         self._cluster: Cluster | None = None
 
@@ -78,6 +80,8 @@ class SlurmBackend:
         """Let Slurm start a job on the nodes of its ranks."""
         if what.job_id in self._running:
             raise BackendError(f"job {what.job_id!r} runs already")
+        if launch_token(what) in self._over:
+            raise BackendError(f"job {what.job_id!r}: attempt {what.attempt} was launched before")
         if not what.machines:
             raise BackendError(f"job {what.job_id!r}: its launch names no nodes")
         if what.argv == SUBMITTED:
@@ -88,8 +92,7 @@ class SlurmBackend:
     def _launch_submitted(self, what: Launch) -> None:
         """Release a job that waits in Slurm."""
         slurm_id, mine = int(what.external or 0), launch_token(what)
-        known = self._reader.table().jobs
-        job = known.get(slurm_id) or self._reader.table(self._reader.clock()).jobs.get(slurm_id)
+        job = self._reader.known(slurm_id) or self._reader.table(self._reader.clock()).jobs.get(slurm_id)
         if job is None:
             raise BackendError(f"job {what.job_id!r}: Slurm does not know its job {slurm_id}")
         placed = PlacedComment.read(job.admin_comment)
@@ -161,6 +164,7 @@ class SlurmBackend:
                 report = self._judge(followed, table)
                 if report is not None:
                     del self._running[followed.what.job_id]
+                    self._over.add(launch_token(followed.what))
                     ended.append(report)
         return ended
 
@@ -276,16 +280,21 @@ class SlurmBackend:
             report = end(None, "lost", f"Slurm has put it back into its queue: {job.reason}")
         elif self._source.is_gated(job) or not job.priority:
             report = end(None, NOT_STARTED, f"held in Slurm: {job.reason}")
-        elif self._reader.clock() - followed.since < self._start_s or followed.stopping:
-            return None
         else:
-            if not self._gate(job.id):
+            patience_s, rest_s = self._patience(job.reason)
+            if self._reader.clock() - followed.since < patience_s or followed.stopping or not self._gate(job.id):
                 return None
-            rest_s = self._rest_s
             report = end(None, NOT_STARTED, f"Slurm does not start it: {job.reason}")
-            _log.warning("Slurm's job %s was not started within %g s: %s", job.id, self._start_s, job.reason)
+            _log.warning("Slurm's job %s was not started within %g s: %s", job.id, patience_s, job.reason)
         self._managed.drop(job.id, self._reader.clock(), rest_s)
         return report
+
+    def _patience(self, reason: str) -> tuple[float, float]:
+        """Return how long a job may wait for its nodes, and how long it rests after that, in seconds."""
+        if reason in ("", "None", "Resources", "Priority", "Prolog", "Cleaning"):
+            return self._start_s, REST_S
+        soon_s = min(SURE_S, self._start_s)
+        return soon_s, REST_S if reason.startswith(("ReqNodeNotAvail", "NodeDown")) else LIMITED_REST_S
 
     def _forgotten(self, slurm_id: int) -> tuple[int | None, Reason, str]:
         """Return how a job ended that slurmctld no longer knows, by accounting if there is any."""

@@ -28,6 +28,23 @@ OVER = frozenset(
 )
 HOLDS = frozenset({"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STAGE_OUT", "SIGNALING", "STOPPED"})
 HELD_BY_USER = "JobHeldUser"
+FIELDS = (  # that say anything about a job here
+    *("job_id", "name", "user_name", "user_id", "account", "partition", "job_state", "state_reason", "priority"),
+    *(
+        "submit_time",
+        "eligible_time",
+        "start_time",
+        "time_limit",
+        "nodes",
+        "gres_detail",
+        "job_resources",
+        "comment",
+    ),
+    *("admin_comment", "required_nodes", "excluded_nodes", "features", "tres_per_node", "tres_per_task"),
+    *("tres_per_job", "tres_per_socket", "tasks", "tasks_per_node", "node_count", "max_nodes", "cpus"),
+    *("memory_per_cpu", "memory_per_node", "memory_per_tres", "resv_name", "dependency", "array_job_id"),
+    *("het_job_id", "requeue", "restart_cnt", "exit_code"),
+)
 
 
 @dataclass(frozen=True)
@@ -96,12 +113,31 @@ class SlurmJob:
         return None if self.time_limit_s is None or not self.start_s else self.start_s + self.time_limit_s
 
 
+class JobReader:
+    """Reads answers one after the other; jobs that are as they were before are not read again."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[tuple[Any, ...], SlurmJob]] = {}  # by id: the fields, and what they say
+
+    def read(self, answer: Mapping[str, Any]) -> dict[int, SlurmJob]:
+        """Read the jobs of `squeue --json`, by id; a job that has not changed is the same object."""
+        if not isinstance(answer.get("jobs"), list):
+            raise BackendError("squeue --json lists no jobs")
+        known: dict[int, tuple[tuple[Any, ...], SlurmJob]] = {}
+        for entry in objects(answer["jobs"]):
+            fields = tuple(map(entry.get, FIELDS))
+            job_id = count(entry.get("job_id"))
+            before = self._known.get(job_id)
+            if job_id:
+                same = before is not None and before[0] == fields
+                known[job_id] = before if same and before is not None else (fields, _job(entry))
+        self._known = known
+        return {job_id: job for job_id, (_, job) in known.items()}
+
+
 def read_jobs(answer: Mapping[str, Any]) -> dict[int, SlurmJob]:
-    """Read the jobs of `squeue --json`, by id."""
-    if not isinstance(answer.get("jobs"), list):
-        raise BackendError("squeue --json lists no jobs")
-    jobs = (_job(entry) for entry in objects(answer.get("jobs")))
-    return {job.id: job for job in jobs if job.id}
+    """Read the jobs of one answer."""
+    return JobReader().read(answer)
 
 
 def _job(entry: Mapping[str, Any]) -> SlurmJob:

@@ -8,7 +8,7 @@ from typing import Any
 
 from cranny.backends.protocol import BackendError
 from cranny.backends.slurm.slurm_commands import SlurmCommands, UnknownSlurmJobError
-from cranny.backends.slurm.slurm_jobs import SlurmJob, read_jobs
+from cranny.backends.slurm.slurm_jobs import JobReader, SlurmJob
 from cranny.backends.slurm.slurm_nodes import SlurmNode, read_nodes
 
 INTERVAL_S = 5.0
@@ -42,6 +42,7 @@ class SlurmReader:
         self.interval_s = interval_s
         self.clock = clock
         self._lock = threading.Lock()
+        self._jobs = JobReader()
         self._table: JobTable | None = None
         self._nodes_from: tuple[str, ...] | None = None  # the command that lists nodes in this version
 
@@ -53,13 +54,24 @@ class SlurmReader:
             if table is None or (
                 now - table.asked_at >= self.interval_s if since is None else table.asked_at <= since
             ):
-                self._table = table = JobTable(now, read_jobs(self.commands.json("squeue", "--states=all")))
+                self._table = table = JobTable(now, self._jobs.read(self.commands.json("squeue", "--states=all")))
             return table
+
+    def known(self, job_id: int) -> SlurmJob | None:
+        """Return a job as Slurm had it when it was asked last."""
+        return None if self._table is None else self._table.jobs.get(job_id)
+
+    def next_table(self) -> JobTable:
+        """Return all jobs as they are after this call, which waits so that Slurm is not asked too often."""
+        last = self._table
+        if last is not None:
+            time.sleep(max(0.0, last.asked_at + self.interval_s - self.clock()))
+        return self.table(self.clock())
 
     def due(self, seen: JobTable | None) -> bool:
         """Return whether `table` has, or would ask for, something newer than what was seen."""
         table = self._table
-        return table is not seen or table is None or self.clock() - table.asked_at >= self.interval_s
+        return table is not seen or table is None or self.clock() - table.asked_at >= 2 * self.interval_s
 
     def nodes(self) -> dict[str, SlurmNode]:
         """Return the nodes with GPUs, by name."""

@@ -12,7 +12,7 @@ from cranny.backends.slurm.managed_jobs import ManagedJobs
 from cranny.backends.slurm.slurm_cluster import read_switches
 from cranny.backends.slurm.slurm_jobs import HELD_BY_USER, SlurmJob
 from cranny.backends.slurm.slurm_nodes import SlurmNode, cluster_name, cluster_of
-from cranny.backends.slurm.slurm_reader import SlurmReader
+from cranny.backends.slurm.slurm_reader import JobTable, SlurmReader
 from cranny.backends.slurm.slurm_shape import per_worker, shape_of
 from cranny.backends.slurm.slurm_values import names, words
 from cranny.channel.placed_comment import MARK, PlacedComment
@@ -43,15 +43,17 @@ class SlurmSource:
         links: Cluster | None = None,
         partitions: frozenset[str] = frozenset(),
         *,
-        shows: bool = True,
+        shadows: bool = False,
     ) -> None:
         """Take the speeds of links from `links`, a cluster with machines and switches of the same names.
 
         Jobs that their users hold are placed if they have the mark in a comment, or are in one of `partitions`.
-        Without `shows` nothing is written to Slurm.
+        A source that `shadows` Slurm writes nothing to it, and lists all jobs that wait for nothing but GPUs.
         """
         self._reader, self._managed, self._links, self._now_s = reader, managed, links, now_s
-        self._partitions, self._shows = partitions, shows
+        self._partitions, self._shadows = partitions, shadows
+        self._specs: dict[int, tuple[SlurmJob, Cluster, dict[str, Any]]] = {}  # by id
+        self._reasons: dict[str, str] = {}  # job -> why it waits, to be written
         self._shown: dict[str, float] = {}  # job -> when its reason was written
         self._asked_at = float("-inf")  # when what changes rarely was asked for
         self._name = "slurm"
@@ -64,8 +66,9 @@ class SlurmSource:
 
     def read(self) -> ClusterReading:
         """Return what is there now."""
+        table = self._reader.next_table()
         nodes = self._reader.nodes()
-        table = self._reader.table()
+        self._write_reasons(table)
         self._read_rarely()
         cluster = self._laid_out(nodes)
         self._addresses = {name: node.address for name, node in nodes.items()}
@@ -85,19 +88,22 @@ class SlurmSource:
         )
 
     def show(self, reasons: Mapping[str, str]) -> None:
-        """Write into the AdminComment of waiting jobs why they wait; seldom, and a few at a time."""
-        if not self._shows:
-            return
-        now, table = self._reader.clock(), self._reader.table()
-        self._shown = {job: at for job, at in self._shown.items() if job in reasons}
-        due = [job for job in reasons if now - self._shown.get(job, float("-inf")) >= SHOWN_S and job.isdigit()]
-        for job_id in sorted(due, key=lambda each: self._shown.get(each, float("-inf")))[:MOST_SHOWN]:
-            job = table.jobs.get(int(job_id))
+        """Write into the AdminComment of waiting jobs why they wait; seldom, and a few after each reading."""
+        if not self._shadows:
+            self._reasons.update({job: why for job, why in reasons.items() if job.isdigit()})
+            self._write_reasons(self._reader.table())
+
+    def _write_reasons(self, table: JobTable) -> None:
+        now = self._reader.clock()
+        self._shown = {job: at for job, at in self._shown.items() if int(job) in table.jobs}
+        due = [job for job in self._reasons if now - self._shown.get(job, float("-inf")) >= SHOWN_S]
+        for job_id in due[:MOST_SHOWN]:
+            job, why = table.jobs.get(int(job_id)), self._reasons.pop(job_id)
             placed = PlacedComment() if job is None else PlacedComment.read(job.admin_comment) or PlacedComment()
             with self._managed.comments:  # a launch writes the ranks there, which must not be lost
                 if job is None or not self.is_gated(job) or self._managed.ours(job.id, table.asked_at):
                     continue
-                text = placed._replace(master="", nodes=(), text=reasons[job_id]).write()
+                text = placed._replace(master="", nodes=(), text=why).write()
                 if text != job.admin_comment:
                     self._reader.commands.call("scontrol", "update", f"JobId={job_id}", f"AdminComment={text}")
             self._shown[job_id] = now
@@ -116,6 +122,11 @@ class SlurmSource:
             self._addresses = {name: each.address for name, each in self._reader.nodes().items()}
         return self._addresses.get(node, node)
 
+    def _waits(self, job: SlurmJob) -> bool:
+        """Return whether a job could start now, as far as Slurm says."""
+        free = bool(job.priority) and 0 < job.eligible_s <= self._now_s()
+        return job.pending and free and not (job.array or job.group)
+
     def _opted_in(self, job: SlurmJob) -> bool:
         return job.comment.split()[:1] == [MARK] or bool(self._partitions & set(job.partition.split(",")))
 
@@ -124,20 +135,31 @@ class SlurmSource:
         most = max(machine.gpus for machine in cluster.machines)
         skipped: dict[str, str] = {}
         for job in jobs:
-            if not self.is_gated(job) or "unfulfilled" in job.waits_for or self._managed.rests(job.id, now):
+            wanted = self._waits(job) if self._shadows else self.is_gated(job)
+            if not wanted or "unfulfilled" in job.waits_for or self._managed.rests(job.id, now):
                 continue
             placed = PlacedComment.read(job.admin_comment)
             if placed is not None and placed.after_s > now_s:
                 continue
             try:
-                spec = self._spec(job, placed, most, cluster)
+                spec = self._known_spec(job, placed, most, cluster)
             except BackendError as error:
                 skipped[str(job.id)] = str(error)
-                if str(job.id) not in self.skipped:
+                if str(job.id) not in self.skipped and not self._shadows:
                     _log.warning("Slurm's job %s is not placed: %s", job.id, error)
                 continue
             yield ExternalJob(str(job.id), job.user, spec, job.priority, job.submit_s)
         self.skipped = skipped
+        self._specs = {job.id: self._specs[job.id] for job in jobs if job.id in self._specs}
+
+    def _known_spec(
+        self, job: SlurmJob, placed: PlacedComment | None, most: int, cluster: Cluster
+    ) -> dict[str, Any]:
+        """Return the fields of a job file, made anew only if the job or the cluster has changed."""
+        known = self._specs.get(job.id)
+        if known is None or known[0] is not job or known[1] is not cluster:
+            known = self._specs[job.id] = job, cluster, self._spec(job, placed, most, cluster)
+        return known[2]
 
     def _spec(self, job: SlurmJob, placed: PlacedComment | None, most: int, cluster: Cluster) -> dict[str, Any]:
         """Return the fields of a job file; `BackendError` if cranny cannot say the same as Slurm."""

@@ -1,0 +1,283 @@
+"""A stream of jobs through cranny and a real Slurm, under faults.
+
+    python -m tests.slurm.stream --jobs 200 --kills 20
+
+Jobs of 1 to 32 GPUs are submitted with sbatch; a tenth is cancelled, and others that cranny does not place come in
+between. Half-way a node loses power and returns, another one is added, the controller is restarted, and cranny is
+killed again and again. What is checked is seen from outside: each task takes a lock for each of its GPUs and
+writes down when it starts and ends.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+
+from cranny.channel.placed_comment import PlacedComment
+from cranny.model.hostlist import expand
+from tests.slurm.real_slurm import RealSlurm, until
+
+LUA = Path(__file__).parents[2] / "deploy" / "slurm" / "job_submit.lua"
+SHAPES = ((1, 1), (1, 2), (1, 4), (1, 8), (2, 2), (2, 4), (2, 8), (4, 2), (4, 4), (4, 8))  # nodes, GPUs of each
+PATIENCE_S = 600.0
+KILL_EVERY_S = 8.0  # on average; until then it has started and done something
+TASK = """#!/bin/bash
+for gpu in ${{CUDA_VISIBLE_DEVICES//,/ }}; do
+  exec {{lock}}> {folder}/locks/$SLURMD_NODENAME-$gpu
+  flock -n $lock || echo "$SLURM_JOB_ID $SLURMD_NODENAME $gpu" >> {folder}/conflicts
+done
+echo "$SLURM_JOB_ID ${{SLURM_RESTART_COUNT:-0}} $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES" >> {folder}/starts
+sleep $1
+echo "$SLURM_JOB_ID ${{SLURM_RESTART_COUNT:-0}} $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES" >> {folder}/ends
+"""
+
+
+@dataclass
+class StreamResult:
+    """What was seen."""
+
+    violations: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+
+
+class Served:
+    """`cranny serve --backend slurm` as a process that can be killed and started again."""
+
+    def __init__(self, slurm: RealSlurm, folder: Path) -> None:
+        self._env = {**slurm.env, "XDG_STATE_HOME": str(folder / "xdg")}
+        self._folder = folder
+        self._log = folder / "cranny.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        words = ("serve", "--backend", "slurm", "--slurm-interval", "0.3", "--port", "0", "--policy", "cranny")
+        argv = (sys.executable, "-m", "cranny.cli", *words, "--folder", str(self._folder / "cranny"))
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(argv, env=self._env, stdout=log, stderr=log, cwd="/")
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+            self._process.wait(60)
+
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def get(self, path: str) -> object:
+        """Ask the service; None while it does not answer."""
+        with contextlib.suppress(OSError, ValueError, httpx.HTTPError):
+            known = json.loads((self._folder / "cranny" / "server.json").read_text())
+            headers = {"Authorization": f"Bearer {known['token']}"}
+            answer = httpx.get(f"{known['url']}/api/v1/{path}", headers=headers, timeout=10)
+            return answer.json() if answer.status_code == 200 else None
+        return None
+
+    def log(self) -> str:
+        return self._log.read_text(errors="replace")
+
+
+class Stream:
+    """The jobs of a stream, and the faults that they meet."""
+
+    def __init__(self, slurm: RealSlurm, jobs: int, kills: int, seed: int, sleep_s: float) -> None:
+        self._slurm, self._jobs, self._kills, self._sleep_s = slurm, jobs, kills, sleep_s
+        self._random = random.Random(seed)  # noqa: S311 - no secret
+        self.folder = Path(tempfile.mkdtemp(prefix="cranny-stream-"))
+        (self.folder / "locks").mkdir()
+        task = self.folder / "task.sh"
+        task.write_text(TASK.format(folder=self.folder))
+        task.chmod(0o755)
+        self.served = Served(slurm, self.folder)
+        self.placed: dict[str, tuple[int, int]] = {}  # by id: nodes and GPUs of each
+        self.others: set[str] = set()
+        self.cancelled: set[str] = set()
+        self.counts: Counter[str] = Counter()
+        self._lost = "node2"
+
+    def submit(self, *, ours: bool) -> None:
+        nodes, gpus = self._random.choice(SHAPES if ours else SHAPES[:3])
+        seconds = self._random.uniform(0.2, 1.0) * self._sleep_s
+        run = f"{self.folder}/task.sh {seconds:.2f}"
+        step = f"exec srun --ntasks={nodes} --ntasks-per-node=1 {run}" if nodes > 1 else f"exec {run}"
+        mark = ("--comment=cranny",) if ours else ()
+        shape = (f"-N{nodes}", f"--gpus-per-node={gpus}", "--ntasks-per-node=1", "--time=10", "--requeue")
+        job = self._slurm.sbatch(*mark, *shape, script=f"#!/bin/sh\n{step}\n")
+        if ours:
+            self.placed[job] = nodes, gpus
+        else:
+            self.others.add(job)
+
+    def cancel(self) -> None:
+        job = self._random.choice(sorted(self.placed, key=int)[-8:])
+        self._slurm.call("scancel", job, check=False)
+        self.cancelled.add(job)
+
+    def run(self) -> StreamResult:
+        """Submit everything, let faults happen, wait for the end of all jobs, and check."""
+        begun = time.monotonic()
+        self.served.start()
+        until(lambda: self.served.get("cluster") is not None, "cranny")
+        gap_s = KILL_EVERY_S * (self._kills + 1) / self._jobs
+        faults = self._faults()
+        for number in range(self._jobs):
+            self.submit(ours=True)
+            if number % 8 == 3:
+                self.submit(ours=False)
+            if number % 10 == 9:
+                self.cancel()
+            while faults and number >= faults[0][0]:
+                _, name = faults.pop(0)
+                self.counts[name] += 1
+                {"kill": self._kill, "node": self._lose_node, "controller": self._restart_controller}[name]()
+            time.sleep(self._random.uniform(0.0, 2 * gap_s))
+        until(self._all_over, "the end of all jobs", PATIENCE_S)
+        result = self._checked()
+        result.seconds = time.monotonic() - begun
+        self.served.kill(signal.SIGTERM)
+        return result
+
+    def remove(self) -> None:
+        self.served.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _faults(self) -> list[tuple[int, str]]:
+        kills = [(round((each + 1) * self._jobs / (self._kills + 1)), "kill") for each in range(self._kills)]
+        return sorted([*kills, (self._jobs // 2, "node"), (self._jobs * 2 // 3, "controller")])
+
+    def _kill(self) -> None:
+        self.served.kill()
+        time.sleep(self._random.uniform(0.0, 0.5))
+        self.served.start()
+
+    def _lose_node(self) -> None:
+        """Let a node lose power on which a job runs that cranny has placed."""
+
+        def used() -> list[str]:
+            running = self._slurm.call("squeue", "-h", "-t", "R", "-o", "%A %N").splitlines()
+            return [line.split()[1] for line in running if line.split()[0] in self.placed]
+
+        while not used():
+            self.submit(ours=True)
+            time.sleep(0.5)
+        self._lost = expand((used() or ["node2"])[-1])[0]
+        self._slurm.kill_node(self._lost)
+        self._slurm.call("scontrol", "update", f"NodeName={self._lost}", "State=DOWN", "Reason=power")
+
+    def _restart_controller(self) -> None:
+        """Restart it with one node more; the one that was lost returns as well."""
+        self._slurm.add_node("node9")
+        self._slurm.stop_controller()
+        time.sleep(1.0)
+        self._slurm.start_controller()
+        self._slurm.start_node("node9")
+        self._slurm.start_node(self._lost)
+        until(lambda: bool(self._slurm.call("sinfo", "-h", check=False)), "the controller")
+        self._slurm.call("scontrol", "update", f"NodeName={self._lost}", "State=RESUME", check=False)
+
+    def _all_over(self) -> bool:
+        if not self.served.running():
+            raise RuntimeError(f"cranny has ended: {self.served.log()[-2000:]}")
+        time.sleep(0.5)
+        return not self._slurm.call("squeue", "-h", "-o", "%A", check=False).split()
+
+    def _checked(self) -> StreamResult:
+        found = StreamResult(counts=self.counts)
+        states = self._states()
+        starts, ends = (Counter(_lines(self.folder / name)) for name in ("starts", "ends"))
+        found.violations += [f"GPU given twice: {line}" for line in _lines(self.folder / "conflicts")]
+        found.violations += [f"ran twice: {line}" for line, times in (starts + ends).items() if times > 2]
+        found.violations += [f"started twice: {line}" for line, times in starts.items() if times > 1]
+        done = {line.split()[0]: 0 for line in ends}
+        for line in ends:
+            done[line.split()[0]] += 1
+        for job, (nodes, _) in self.placed.items():
+            state, ran_on, comment = states.get(job, ("gone", "", ""))
+            self.counts[state] += 1
+            if job not in self.cancelled and (state != "COMPLETED" or done.get(job, 0) != nodes):
+                found.violations.append(
+                    f"job {job} is {state} after {done.get(job, 0)} of {nodes} tasks have ended"
+                )
+            placed = PlacedComment.read(comment)
+            if state == "COMPLETED" and (placed is None or set(placed.nodes) != set(expand(ran_on))):
+                found.violations.append(f"job {job} ran on {ran_on}, but was placed by {comment!r}")
+        found.violations += [
+            f"job {job} of others: {states[job][0]}" for job in self.others if states[job][0] != "COMPLETED"
+        ]
+        self.counts["restarts of jobs"] = sum(line.split()[1] != "0" for line in starts)
+        found.violations += self._state_violations()
+        return found
+
+    def _states(self) -> dict[str, tuple[str, str, str]]:
+        """Return state, nodes and AdminComment of all jobs, as Slurm has them."""
+        jobs = json.loads(self._slurm.call("squeue", "--json", "-t", "all"))["jobs"]
+        return {str(job["job_id"]): (job["job_state"], job["nodes"], job["admin_comment"]) for job in jobs}
+
+    def _state_violations(self) -> list[str]:
+        """Wait until cranny knows of all ends, and compare its state with Slurm's."""
+
+        def settled() -> bool:
+            cluster = self.served.get("cluster")
+            counts = cluster.get("counts", {}) if isinstance(cluster, dict) else {"waiting": 1}
+            return not any(counts.get(each) for each in ("waiting", "starting", "running", "stopping"))
+
+        with contextlib.suppress(TimeoutError):
+            until(settled, "cranny to know of all ends", 60.0)
+        answer = self.served.get("nodes")
+        nodes = answer["nodes"] if isinstance(answer, dict) else None
+        if not settled() or nodes is None:
+            return [f"cranny has open jobs: {self.served.get('cluster')}"]
+        busy = [f"{node['name']}: {node}" for node in nodes if node["free"] != node["gpus"]]
+        names = {node["name"] for node in nodes}
+        missing = [f"cranny lacks {name}" for name in self._slurm.nodes if name not in names]
+        return [f"not free at the end: {each}" for each in busy] + missing
+
+
+def _lines(file: Path) -> list[str]:
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def run_stream(jobs: int, kills: int, seed: int, sleep_s: float = 2.0) -> StreamResult:
+    """Start a Slurm, run a stream through it, and say what was seen."""
+    slurm = RealSlurm(lua=LUA, min_job_age_s=3600)
+    try:
+        slurm.start()
+        stream = Stream(slurm, jobs, kills, seed, sleep_s)
+        try:
+            result = stream.run()
+            if result.violations and os.environ.get("KEEP_STREAM"):
+                shutil.copytree(stream.folder, os.environ["KEEP_STREAM"], dirs_exist_ok=True)
+            return result
+        finally:
+            stream.remove()
+    finally:
+        slurm.stop()
+
+
+def main() -> int:
+    """Run a stream of any size."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=200)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0)
+    asked = parser.parse_args()
+    result = run_stream(asked.jobs, asked.kills, asked.seed)
+    sys.stdout.write(f"{asked.jobs} jobs in {result.seconds:.0f} s: {dict(result.counts)}\n")
+    sys.stdout.write("".join(f"violated: {each}\n" for each in result.violations) or "everything held\n")
+    return bool(result.violations)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
