@@ -12,6 +12,7 @@ from tests.service.standing import standing
 
 from cranny.backends.cluster_reading import ClusterReading, Reservation
 from cranny.model.cluster import Machine
+from cranny.model.errors import InputError
 from cranny.service.limits import Limits
 from cranny.service.reconcile import Reconciler
 from cranny.service.scheduler import Scheduler
@@ -200,6 +201,13 @@ def test_reserved_machines_are_for_jobs_that_name_the_reservation(driver: Manage
     driver.manager.reservations[0] = own._replace(end_s=own.end_s + 1)  # any change asks the policy again
     driver.read()
     assert where(driver, driver.scheduler.find(named).id) <= {"a1", "a2"}
+    for user, reservation, why in (
+        ("ann", "course", "'course' is not for user ann"),
+        ("bob", "cours", "did you mean"),
+    ):
+        spec = {"command": ["run"], "gpus": 1, "constraints": {"reservation": reservation}}
+        with pytest.raises(InputError, match=f"constraints.reservation: .*{why}"):
+            driver.scheduler.submit(user, spec, None, driver.now_s)
 
 
 STEPS = st.one_of(

@@ -58,13 +58,13 @@ class Reconciler:
         logged = len(self._scheduler.rows)
         change = self._take_cluster(reading, now_s)
         self._take_availability(reading, now_s)
+        known = reservation_values(self._scheduler.records.managed.reservations)
+        if (reserved := reservation_values(reading.reservations)) != known:
+            self._scheduler.log("reservations", None, {"reservations": reserved}, now_s)
         self._take_observed(reading, asked_s, now_s)
         self._release_foreign(reading, now_s)
         self._take_waiting(reading, asked_s, now_s)  # of which some may run, and are then no jobs of others
         overfull = self._take_foreign(reading, now_s)
-        known = reservation_values(self._scheduler.records.managed.reservations)
-        if (reserved := reservation_values(reading.reservations)) != known:
-            self._scheduler.log("reservations", None, {"reservations": reserved}, now_s)
         self._prioritize(reading, now_s)
         if len(self._scheduler.rows) != logged:
             self._scheduler.tick(now_s)
@@ -157,7 +157,7 @@ class Reconciler:
         scheduler, value = self._scheduler, {**NO_COMMAND, **job.spec}
         job_id = f"job-{scheduler.records.submitted + 1}"
         try:
-            scheduler.check(parse(value), job_id, job.user, now_s)
+            scheduler.check(parse(value), job_id, job.user, now_s, external=True)
         except InputError as error:
             self._refused[job.id] = job.spec, str(error)
             return

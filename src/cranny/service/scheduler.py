@@ -170,9 +170,9 @@ class Scheduler:
         self._decide(lambda: self.engine.submit(record.job, now_s), now_s, recommend)
         return record, True
 
-    def check(self, spec: JobSpec, job_id: str, user: str, now_s: float) -> None:
-        """Refuse a job that could never start on this cluster."""
-        self._checks.check(spec, job_id, user, now_s)
+    def check(self, spec: JobSpec, job_id: str, user: str, now_s: float, *, external: bool = False) -> None:
+        """Refuse a job that could never start on this cluster; the manager knows what an external one may use."""
+        self._checks.check(spec, job_id, user, now_s, external=external)
 
     def cancel(self, job_id: str, by: str, now_s: float) -> JobRecord:
         """Cancel a job; a running one is over when its processes have exited."""

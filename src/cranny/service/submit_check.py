@@ -7,7 +7,7 @@ from cranny.core.constrained_placer import ConstrainedPlacer
 from cranny.core.constraints import Constraints
 from cranny.core.feasibility import Feasibility, kind_of, never_fits
 from cranny.core.state import ClusterState
-from cranny.model.errors import CrannyError, InputError
+from cranny.model.errors import CrannyError, InputError, unknown
 from cranny.model.job import Job
 from cranny.service.engines import QueuedByPriority, build_policy
 from cranny.service.job_records import JobRecords
@@ -24,8 +24,13 @@ class SubmitCheck:
         self._empty = ClusterState(records.cluster).snapshot()
         self._why_not: dict[object, str | None] = {}  # of jobs with constraints, by what a placer sees of them
 
-    def check(self, spec: JobSpec, job_id: str, user: str, now_s: float) -> None:
-        """Refuse a job that could never start on this cluster."""
+    def check(self, spec: JobSpec, job_id: str, user: str, now_s: float, *, external: bool = False) -> None:
+        """Refuse a job that could never start on this cluster, or may not use the reservation that it names.
+
+        What a job that came from the manager may use, the manager has checked.
+        """
+        if not external and spec.constraints.reservation is not None:
+            self._check_reservation(spec.constraints.reservation, user)
         spec.check_torchrun()
         spec.check_constraints(self._records.cluster)
         job, constraints = spec.job(job_id, user, now_s), spec.constraints_on(self._records.cluster)
@@ -41,6 +46,14 @@ class SubmitCheck:
             raise InputError(f"policy {name!r} cannot place this job: {error}") from None
         if reason is not None:
             raise InputError(reason)
+
+    def _check_reservation(self, name: str, user: str) -> None:
+        """Refuse a reservation that is not there, or not for this user; accounts are known to the manager only."""
+        known = {each.name: each for each in self._records.managed.reservations}
+        if name not in known:
+            raise InputError(f"constraints.reservation: {unknown('reservation', name, known)}")
+        if user not in known[name].users:
+            raise InputError(f"constraints.reservation: {name!r} is not for user {user}")
 
     def _reason(self, job: Job, constraints: Constraints | None) -> str | None:
         """Say why a job would not start on the empty cluster; None if it would."""
