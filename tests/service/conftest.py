@@ -9,6 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -229,6 +230,21 @@ class Postgres:
         with psycopg.connect(self.url, autocommit=True) as connection:
             connection.execute(f"create database {name}")
         return self.url.replace("/postgres?", f"/{name}?")
+
+    @contextmanager
+    def database_in(self, folder: Path) -> Iterator[str]:
+        """Create an empty database whose tables are in a folder of their own, and yield its address."""
+        import psycopg
+
+        name = f"test_{uuid.uuid4().hex}"
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(f"create tablespace {name} location '{folder}'")
+            connection.execute(f"create database {name} tablespace {name}")
+            try:
+                yield self.url.replace("/postgres?", f"/{name}?")
+            finally:
+                connection.execute(f"drop database {name} with (force)")
+                connection.execute(f"drop tablespace {name}")
 
     def remove(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)

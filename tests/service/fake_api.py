@@ -40,6 +40,7 @@ class Fake:
         self.mode = "run"
         self.movable = True
         self.broken = ""
+        self.also_at: tuple[str, ...] = ()
         self.drop = 0
         self.stopping = False
         per_rack = 4 if machines <= 16 else 8
@@ -322,6 +323,7 @@ def problem(status: int, title: str, detail: str, errors: list[dict[str, str]] |
 def app_of(fake: Fake) -> FastAPI:
     """Return the pages and the canned API of a made-up cluster."""
     app = FastAPI()
+    app.state.also_at = fake.also_at
     app.include_router(dashboard.router)
 
     @app.middleware("http")

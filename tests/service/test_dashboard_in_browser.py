@@ -645,3 +645,27 @@ def test_a_thousand_machines_take_less_than_a_second_of_scripting(opened: Open) 
     visit.page.mouse.wheel(0, 4000)
     visit.page.wait_for_timeout(200)
     assert scripting_s() < 2.0
+
+
+def test_a_page_whose_service_is_gone_says_where_another_has_taken_over(browser: "Browser") -> None:
+    """The session stays behind: a job could listen on the port of a standby that has not taken over."""
+    known = "s3cret"
+    first, second = Fake(8, token=known), Fake(8, token=known)
+    with serving(second) as other, ExitStack() as running:
+        first.also_at = (other,)
+        visit = Visit(browser, first, running.enter_context(serving(first)))
+        visit.page.add_init_script(
+            f"if (location.origin === '{visit.url}') localStorage.setItem('cranny-session', '{known}')"
+        )
+        job = next(iter(first.jobs))
+        page = visit.go(f"#/jobs/{job}", "h1")
+        visit.sees("#live", "live")
+        running.close()
+        visit.sees("#elsewhere", "another one has taken over")
+        assert known not in page.content()
+        page.click("#elsewhere a")
+        page.wait_for_url(f"{other}/#/jobs/{job}")
+        page.wait_for_selector("#token")
+        assert page.evaluate("localStorage.getItem('cranny-session')") is None
+        assert all(known not in str(each) for each in second.asked)
+        page.close()

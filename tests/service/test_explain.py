@@ -1,5 +1,6 @@
 """Why a job waits: one reason, and a step that would help."""
 
+import math
 import re
 from dataclasses import replace
 from functools import partial
@@ -355,7 +356,10 @@ def test_a_start_that_hangs_on_unknown_durations_is_called_an_estimate(start: St
     assert told.predicted_start_s is None
 
 
-def test_a_job_that_runs_longer_than_it_said_makes_the_next_start_an_estimate(start: Start) -> None:
+def test_a_job_that_runs_longer_than_it_said_makes_the_next_start_an_estimate(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cranny.service.clock.JUMP_S", math.inf)  # the clock is turned
     now = [1_000.0]
     running = start(Cluster.fat_tree(1, 1, 4), clock=lambda: now[0])
     running.submit(gpus=4, duration_s=600)
@@ -403,7 +407,8 @@ def test_a_question_about_a_job_tells_what_it_would_be_promised(serve: Serve) ->
     )
 
 
-def test_who_is_stopped_and_who_runs_instead_are_told_so(start: Start) -> None:
+def test_who_is_stopped_and_who_runs_instead_are_told_so(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cranny.service.clock.JUMP_S", math.inf)  # the clock is turned
     now = [1_000.0]
     running = start(Cluster.fat_tree(1, 1, 4), clock=lambda: now[0])
     long = running.submit(gpus=4, duration_s=50_000, movable=True)

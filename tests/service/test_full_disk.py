@@ -1,14 +1,19 @@
 """A disk that is really full: no new jobs, but ends, cancellations and logins are stored, and a restart works."""
 
+import contextlib
+import shutil
+import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.service.conftest import Start, until
+from tests.service.conftest import Postgres, Start, until
 from tests.service.small_disk import fill, small_disk
 
 from cranny.backends.fake import FakeProcesses, FakeRun
 from cranny.service import disk_reserve
+from cranny.service import service as service_module
 from cranny.service.disk_reserve import DiskReserve
 from cranny.service.locations import Location
 from cranny.service.server_file import ServerAddress, published
@@ -84,3 +89,33 @@ def test_a_reserve_is_taken_only_where_there_is_room(tmp_path: Path, monkeypatch
     monkeypatch.setattr(disk_reserve, "SIZE", 3 * disk_reserve.PART // 2)
     reserve.fill()
     assert [reserve.release(), reserve.release(), reserve.release()] == [True, True, False]
+
+
+def test_a_full_disk_of_postgresql_is_said_and_that_it_has_space_again(
+    start: Start, postgres_process: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder of the service has space: only writes that fail show it."""
+    monkeypatch.setattr(service_module, "CHECK_S", 0.2)
+    with tempfile.TemporaryDirectory() as parent:
+        folder = Path(parent) / "tables"
+        Path(parent).chmod(0o755)
+        with small_disk(folder, 32) as mounted:
+            if not mounted:
+                pytest.skip("a small disk can be mounted by root only")
+            shutil.chown(folder, "postgres")
+            with postgres_process.database_in(folder) as url:
+                running = start(database=url)
+                service = running.service
+                first = running.submit()
+                filler = fill(folder)
+                with contextlib.suppress(StoreError):
+                    for _ in range(500):  # until the pages that the tables have are full
+                        running.submit(command=["true", "x" * 1_500])
+                assert "No space left on device" in service.why_not_ready
+                time.sleep(0.6)  # it is tried again meanwhile
+                assert "No space left on device" in service.why_not_ready
+                assert running.status(first) in {"starting", "running"}
+                filler.unlink()
+                until(lambda: service.ready)
+                running.until(running.submit(), "running")
+                service.close()

@@ -228,15 +228,16 @@ def test_logs_are_printed_without_commands_for_the_terminal(
     assert "\x1b]0;owned\x07" in run(*given, "--raw").out
 
 
-def test_a_clock_that_jumped_ahead_and_back_leaves_time_where_it_was() -> None:
+@pytest.mark.parametrize("ahead_s", [YEAR_S, 3 * 3_600.0, 120.0])
+def test_a_clock_that_jumped_ahead_and_back_leaves_time_where_it_was(ahead_s: float) -> None:
     wall, steady = 1_000.0, 0.0
     clock = Clock(lambda: wall, lambda: steady)
     for step in range(1, 10):
-        wall, steady = 1_000.0 + YEAR_S + step, float(step)
+        wall, steady = 1_000.0 + ahead_s + step, float(step)
         assert clock.now_s() == 1_000.0 + step
     wall, steady = 1_010.0, 10.0
     assert clock.now_s() == 1_010.0
-    wall, steady = 1_011.0 + YEAR_S, 11.0
+    wall, steady = 1_011.0 + ahead_s, 11.0
     clock.now_s()
     steady += BELIEVED_S
     wall += BELIEVED_S

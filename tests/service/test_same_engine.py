@@ -1,5 +1,6 @@
 """The service decides as the simulator does: the same stream of events gives the same placements."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -157,6 +158,7 @@ def compare(
     # Time stands still until the test turns the clock, and the backend is asked often.
     now = [0.0]
     monkeypatch.setattr("cranny.service.service.Clock", lambda wall: Clock(wall, steady=lambda: 0.0))
+    monkeypatch.setattr("cranny.service.clock.JUMP_S", math.inf)
     monkeypatch.setattr("cranny.service.executor.POLL_S", 0.002)
     running = start(CLUSTER, policy=policy, clock=lambda: now[0])
     live_through(running, now, jobs, result)

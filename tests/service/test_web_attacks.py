@@ -140,6 +140,22 @@ def test_half_sent_requests_lock_no_client_out(start: Start) -> None:
                 assert httpx.get(f"{url}/healthz").status_code == 200
 
 
+def test_half_sent_requests_do_not_fill_the_log_when_the_service_ends(
+    start: Start, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with ExitStack() as attack, served(start()) as url:
+        address = httpx.URL(url)
+        for sent in HALF.values():
+            for _ in range(3):
+                each = attack.enter_context(
+                    socket.create_connection((address.host, address.port or 0), timeout=60)
+                )
+                each.settimeout(0)
+                each.send(sent)
+        assert httpx.get(f"{url}/healthz").status_code == 200
+    assert "Traceback" not in capfd.readouterr().err
+
+
 def test_a_kept_alive_request_is_not_delayed_by_nagles_algorithm(start: Start) -> None:
     with served(start()) as url:
         address = httpx.URL(url)

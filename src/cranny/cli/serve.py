@@ -112,12 +112,33 @@ class Listening:
         option("--hsts-days", "With TLS: how long browsers use only https for this host, on all ports.", min=0),
     ] = 365
 
+    also_at: Annotated[
+        list[str] | None,
+        option("--also-at", "URL of another service on the same database, where the dashboard goes on."),
+    ] = None
+
     def address(self) -> "ListenAddress":
         """Return where the server listens."""
         from cranny.service.server import ListenAddress
 
-        names = tuple(self.names or ())
-        return ListenAddress(self.host, self.port, self.certificate, self.key, names, self.hsts_days * 86_400)
+        names, others = tuple(self.names or ()), tuple(map(_origin, self.also_at or ()))
+        hsts_s = self.hsts_days * 86_400
+        return ListenAddress(self.host, self.port, self.certificate, self.key, names, hsts_s, others)
+
+
+def _origin(url: str) -> str:
+    """Return scheme, host and port of a URL, which must have nothing else."""
+    try:
+        parts = urlsplit(url)
+        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+        origin = f"{parts.scheme}://{host}" + (f":{parts.port}" if parts.port is not None else "")
+    except ValueError:
+        origin = ""
+    if url.removesuffix("/") != origin or not parts.hostname or parts.scheme not in {"http", "https"}:
+        raise InputError(f"--also-at: must be like https://host:8741, not {url!r}")
+    if not all(each.isalnum() or each in "-._~[]:/" for each in origin):  # it becomes a part of a header
+        raise InputError(f"--also-at: must be like https://host:8741, not {url!r}")
+    return origin
 
 
 @options.expand_options(LocalOptions, "local")

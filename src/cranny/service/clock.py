@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 SET_BACK_S = 60.0  # a clock set back by more than this is logged
-JUMP_S = 86_400.0  # a clock that jumps ahead by more than this is not believed at once
+JUMP_S = 60.0  # a clock that jumps ahead by more than this is not believed at once
 BELIEVED_S = 3_600.0  # but when it has stayed there so long
 
 _log = logging.getLogger("cranny.service")
@@ -21,14 +21,16 @@ def wall_clock() -> float:
 
 def steady_clock() -> float:
     """Return seconds that are never set, and go on while the machine is suspended where the system can say so."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic()
+    names = {"linux": "CLOCK_BOOTTIME", "darwin": "CLOCK_MONOTONIC"}  # others may stand still
+    clock = vars(time).get(names.get(sys.platform, ""))
+    return time.monotonic() if clock is None else time.clock_gettime(clock)
 
 
 class Clock:
     """Seconds since the epoch that never decrease: if the wall clock is set back, time continues from its maximum.
 
     Timers therefore still fire after the wall clock was set back, or when the log was written by a clock ahead. A
-    wall clock that jumps ahead by more than a day is taken for wrong until it has stayed there: otherwise all
+    wall clock that jumps ahead by more than a minute is taken for wrong until it has stayed there: otherwise all
     times would stay as far ahead when it is set right.
     """
 
@@ -42,8 +44,8 @@ class Clock:
     def begin_s(self, last_s: float, *, idle: bool) -> float:
         """Return the time at which a service starts on a log whose last event was at `last_s`.
 
-        A log that is more than a day ahead goes on from the wall clock if nothing in it is unfinished: no wait and
-        no run would have begun in the future.
+        A log that is more than a minute ahead goes on from the wall clock if nothing in it is unfinished: no wait
+        and no run would have begun in the future.
         """
         return self.now_s(0.0 if idle and last_s - self._wall() > JUMP_S else last_s)
 

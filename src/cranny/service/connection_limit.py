@@ -120,6 +120,13 @@ class LimitedConnection(_Base):  # type: ignore[misc]
         self._stalled = False
         super().resume_writing()
 
+    def shutdown(self) -> None:
+        """End at once if the server only waits for the client; finish a request that has fully arrived."""
+        if self.waits:
+            self.transport.abort()
+        else:
+            super().shutdown()
+
     def _end_if_late(self) -> None:
         """End a connection that sends no request, or does not read its answer; bodies have their own limit."""
         if self.transport.is_closing():

@@ -31,12 +31,14 @@ class ListenAddress:
     key: Path | None = None
     names: tuple[str, ...] = ()  # further host names by which clients reach it
     hsts_s: int = HSTS_S
+    also_at: tuple[str, ...] = ()  # origins of other services on the same log
 
     @property
     def rules(self) -> RequestRules:
         """What requests must fulfil: off loopback they may also name this machine."""
         own = () if is_loopback(self.host) else (socket.gethostname(), socket.getfqdn())
-        return RequestRules(frozenset(name.lower() for name in (self.host, *own, *self.names)), self.hsts_s)
+        names = frozenset(name.lower() for name in (self.host, *own, *self.names))
+        return RequestRules(names, self.hsts_s, self.also_at)
 
     def url(self, port: int) -> str:
         """Return the URL of the server."""

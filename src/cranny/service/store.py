@@ -8,6 +8,7 @@ each write the log must end where this process left it.
 """
 
 import logging
+import secrets
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, NamedTuple, TypeVar
@@ -40,6 +41,10 @@ from cranny.service.writer_lock import (
     why,
     wrapped,
 )
+
+# What is written to see whether there is space again: more than the pages of a table have left.
+TRIED = 1_500  # bytes of a row, which PostgreSQL stores as they are
+TRIED_ROWS = 40
 
 _log = logging.getLogger("cranny.service")
 
@@ -75,6 +80,7 @@ class EventStore:
     def __init__(self, url: str, *, only_read: bool = False) -> None:
         """Open a database; one that is only read must exist, and is not migrated."""
         self.problem = ""  # why the log was not writable at the last check; empty if it was
+        self._failed = ""  # why the last write failed, as on a full disk of PostgreSQL; empty if it did not
         self.engine = connect(url, existing=only_read)
         self.head: ChainHead | None = None  # where the log ends; None before it was looked at
         self._acquired = False
@@ -170,12 +176,29 @@ class EventStore:
         """Set `problem` to why the log is not writable now; another writer, or an altered log, is an error."""
         self.reserve.fill()
         try:
-            with self.writing():
-                pass
+            with ExitStack() as stack:
+                connection = self._begin(stack)
+                if self._failed:
+                    self._try_again(connection)
         except LogIntegrityError:
             raise
         except StoreError:
             return
+
+    def _try_again(self, connection: sa.Connection) -> None:
+        """After a write that failed, try another that takes space, and undo it: the disk may be elsewhere."""
+        row = {"at_s": 0.0, "kind": "try", "body": secrets.token_hex(TRIED // 2)}
+        after = 0 if self.head is None else self.head.seq
+        try:
+            connection.execute(
+                sa.insert(EVENTS), [{**row, "seq": after + each} for each in range(1, TRIED_ROWS + 1)]
+            )
+        except SQLAlchemyError:
+            return
+        finally:
+            with suppress(SQLAlchemyError):
+                connection.rollback()
+        self._failed = self.problem = ""
 
     def _begin(self, stack: ExitStack) -> sa.Connection:
         """Begin a transaction, under the writer lock if it was acquired."""
@@ -197,7 +220,7 @@ class EventStore:
                 _log.error("%s", error)
             self.problem = str(error)
             raise
-        self.problem = ""
+        self.problem = self._failed
         return connection
 
     @property
@@ -361,8 +384,11 @@ class EventStore:
                 with suppress(SQLAlchemyError):
                     connection.rollback()
                 if "disk" not in why(error) or not self.reserve.release():  # "disk is full", "disk I/O error"
+                    if not isinstance(error, IntegrityError):
+                        self._failed = self.problem = f"{WRITE}: {why(error)}"
                     raise
             else:
+                self._failed = self.problem = ""
                 return done
 
 

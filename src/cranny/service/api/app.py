@@ -34,6 +34,7 @@ def build(
     authenticator.on_token.append(audit.token_found)
     app.state.metrics = MetricsCollector(service)
     service.on_stored.append(notifier.notify)
+    app.state.also_at = rules.also_at
     add_handlers(app)
     for routes in (routes_jobs, routes_measurements, routes_cluster, routes_moves, routes_hosts, routes_access):
         app.include_router(routes.router)

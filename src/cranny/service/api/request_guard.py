@@ -22,10 +22,11 @@ HSTS_S = 365 * 86_400  # for which browsers ask this host by https only, once th
 
 @dataclass(frozen=True, slots=True)
 class RequestRules:
-    """The host names of the service, and for how long browsers keep to https."""
+    """The host names of the service, for how long browsers keep to https, and where it goes on if it is gone."""
 
     names: frozenset[str] = frozenset()
     hsts_s: int = HSTS_S
+    also_at: tuple[str, ...] = ()  # origins of other services on the same log
 
     def knows(self, host: str) -> bool:
         """Return whether a Host header names this service.
@@ -82,6 +83,10 @@ class RequestGuard:
             chunks = await self._body(scope, receive)
         except HTTPException as error:
             await problem(error.status_code, error.detail)(scope, receive, careful)
+            return
+        if (
+            chunks and chunks[-1]["type"] == "http.disconnect"
+        ):  # in the middle of its body: there is none to answer
             return
 
         head = scope["method"] == "HEAD"  # answered as GET, without a body

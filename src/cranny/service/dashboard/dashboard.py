@@ -5,7 +5,9 @@ changes with their content, so that browsers may keep them for ever and never mi
 """
 
 import hashlib
+from collections.abc import Sequence
 from functools import cache
+from html import escape
 from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
@@ -23,16 +25,26 @@ TYPES = {
 FOLDERS = (("cranny.service.dashboard", "static"), ("cranny.report", "cluster_map"))
 INDEX = "index.html"
 STYLES = ("base.css", "shell.css", "views.css")
-# Nothing inline, nothing from elsewhere; with trusted types no script can even turn text into markup.
-POLICY = "; ".join(
-    (
-        *("default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self'", "connect-src 'self'"),
-        *("base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"),
-        *("require-trusted-types-for 'script'", "trusted-types 'none'"),
+NO_OTHERS = b'<meta name="also-at" content="">'
+
+
+def policy(also_at: Sequence[str] = ()) -> str:
+    """Return the policy of the page: nothing inline, nothing from elsewhere; other services are only looked for.
+
+    With trusted types no script can even turn text into markup.
+    """
+    return "; ".join(
+        (
+            *("default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self'"),
+            " ".join(("connect-src 'self'", *also_at)),
+            *("base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"),
+            *("require-trusted-types-for 'script'", "trusted-types 'none'"),
+        )
     )
-)
+
+
 SAFE = {
-    "Content-Security-Policy": POLICY,
+    "Content-Security-Policy": policy(),
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
@@ -74,7 +86,10 @@ def site() -> Site:
 @router.get("/")
 def page(request: Request) -> Response:
     """Send the page; browsers ask each time whether it is still the same."""
-    return _sent(INDEX, request, "no-cache")
+    also_at: tuple[str, ...] = request.app.state.also_at
+    others = f'<meta name="also-at" content="{escape(" ".join(also_at))}">'.encode()
+    content = site().assets[INDEX].replace(NO_OTHERS, others)
+    return _sent(INDEX, request, "no-cache", content, policy(also_at))
 
 
 @router.get("/assets/{version}/{name}")
@@ -82,13 +97,12 @@ def asset(request: Request, version: str, name: str) -> Response:
     """Send a file of the page; one of an old version is not found, rather than mixed with new ones."""
     if version != site().version or name == INDEX or name not in site().assets:
         return PlainTextResponse("There is no such file; load the page again.\n", status_code=404, headers=SAFE)
-    return _sent(name, request, FOR_EVER)
+    return _sent(name, request, FOR_EVER, site().assets[name], policy())
 
 
-def _sent(name: str, request: Request, keep: str) -> Response:
-    content = site().assets[name]
+def _sent(name: str, request: Request, keep: str, content: bytes, allowed: str) -> Response:
     etag = f'"{hashlib.sha256(content).hexdigest()[:20]}"'
-    headers = {**SAFE, "Cache-Control": keep, "ETag": etag}
+    headers = {**SAFE, "Content-Security-Policy": allowed, "Cache-Control": keep, "ETag": etag}
     known = {tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")}
     if etag in known:
         return Response(status_code=304, headers=headers)

@@ -3,6 +3,7 @@
 import { accessPage } from "./access.js";
 import { ask, keepSession, logIn, segment, session, whenSessionChanges } from "./api.js";
 import { el, fill, say } from "./dom.js";
+import { goElsewhere } from "./elsewhere.js";
 import { recent, Stream } from "./events.js";
 import { jobPage } from "./job.js";
 import { jobsPage } from "./jobs.js";
@@ -117,7 +118,16 @@ function announce(event) {
 }
 
 const STATES = { connecting: "connecting", live: "live", reconnecting: "reconnecting …", denied: "no access" };
+const GONE = 4; // tries to reconnect, after some seconds, when another service is looked for
 let broken = false;
+
+async function follow() {
+  const notice = await goElsewhere();
+  if (notice === null || live.dataset.state !== "reconnecting") return;
+  fill(trouble, notice);
+  trouble.source = follow;
+}
+
 const stream = new Stream({
   onEvent(event) {
     if (event.kind === "audit") return; // for `cranny audit`; it changes nothing on any page
@@ -129,6 +139,8 @@ const stream = new Stream({
     live.dataset.state = state;
     say(live.querySelector(".text"), STATES[state]);
     if (state === "live" && broken) store.touchAll();
+    if (state === "live" && trouble.source === follow) fill(trouble);
+    if (state === "reconnecting" && stream.tries >= GONE) follow();
     if (state === "denied") deny("");
     broken = state === "reconnecting";
   },
