@@ -15,9 +15,12 @@ from tests.cli.conftest import Run
 
 from benchmarks import importing
 from cranny.cli.app import app
+from cranny.model.cluster import Cluster
 from cranny.model.collective import COLLECTIVES
 from cranny.policies import DEFAULT_POLICY, WHAT_IF
+from cranny.service.limits import Limits
 from cranny.service.log_file import backup
+from cranny.service.scheduler import Scheduler
 from cranny.service.store import EventStore
 from cranny.version import VERSION
 
@@ -115,10 +118,14 @@ def json_words(tmp_path: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch
     database = tmp_path / "log.db"
     with closing(EventStore(str(database))) as store:
         store.acquire()
+        scheduler = Scheduler(Cluster.single_rack(1, 4), "run", Limits())
+        scheduler.open(0.0)
+        store.append(scheduler.rows)
         backup(store, tmp_path / "kept.jsonl.gz")
     log_words: list[object] = ["--database", database, "--folder", tmp_path]
     return {
         "log verify": log_words,
+        "log jobs": [tmp_path / "jobs.txt", *log_words],
         "log archive": log_words,
         "log backup": [tmp_path / "backup.jsonl.gz", *log_words],
         "log restore": [tmp_path / "kept.jsonl.gz", "--database", tmp_path / "restored.db"],

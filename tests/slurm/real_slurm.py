@@ -42,7 +42,7 @@ MpiDefault=none
 JobAcctGatherType=jobacct_gather/none
 JobCompType=jobcomp/none
 SchedulerType=sched/backfill
-SchedulerParameters=sched_interval=2,sched_min_interval=0,bf_interval=1,bf_hetjob_immediate,batch_sched_delay=0
+SchedulerParameters=sched_interval=2,sched_min_interval=0,bf_interval=1,bf_resolution=1,bf_hetjob_immediate,batch_sched_delay=0
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 TopologyPlugin=topology/tree

@@ -11,6 +11,8 @@ from cranny.cli.console import print_json, say, warn
 from cranny.cli.options import argument, option
 from cranny.cli.serve import DAY_S, DatabaseOption, needs_service
 from cranny.cli.typer_errors import Commands
+from cranny.cli.window_options import length_s
+from cranny.model.validate import counted
 
 if TYPE_CHECKING:
     from cranny.service.store import EventStore
@@ -126,6 +128,34 @@ def restore(
     with closing(EventStore(database)) as store:
         header = fill(store, file)
     _show_file(file, header.head.seq, "was restored up to", as_json=as_json)
+
+
+@app.command()
+def jobs(
+    file: Annotated[Path, argument("FILE", "The file to write, such as jobs.txt.")],
+    since: Annotated[str, option("--since", "How far back, such as 7d (default: all).", metavar="TIME")] = "",
+    database: DatabaseOption = None,
+    folder: LogFolderOption = None,
+    as_json: options.JsonOption = False,
+) -> None:
+    """Write the jobs of the log as a log for `cranny what-if`: when they came, and where and when they ran.
+
+    Example: cranny log jobs jobs.txt --since 30d
+    """
+    needs_service()
+    from cranny.service.clock import wall_clock
+    from cranny.service.job_log import logged_jobs
+    from cranny.service.server_file import state_folder
+
+    options.check_file(file, "FILE")
+    since_s = wall_clock() - length_s(since, "--since") if since else 0.0
+    with closing(_opened(database, folder or state_folder())) as store:
+        found = logged_jobs((event.parsed() for event in store.stored()), since_s)
+    file.write_text(found.text, encoding="utf-8")
+    if as_json:
+        print_json({"file": str(file), "rows": found.rows, "cluster": found.cluster.describe()})
+    else:
+        say(f"{file} has {counted(found.rows, 'run')} on {found.cluster.describe()}")
 
 
 def _show_file(file: Path, seq: int, what: str, *, as_json: bool) -> None:

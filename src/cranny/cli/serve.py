@@ -252,6 +252,12 @@ def _run(
         service.start()
     with takes_its_time(), contextlib.ExitStack() as last:
         last.callback(service.close)
+        if service.scheduler.mode == "recommend":
+            from cranny.service.weekly_report import WeeklyReports
+
+            made_with = lambda: str(service.scheduler.records.policy["name"])  # noqa: E731
+            known = service.scheduler.cluster
+            last.enter_context(WeeklyReports(service.store, service.folder, made_with, service.now_s, known))
 
         def started(url: str) -> None:
             token = authenticator.process_token(user) if authenticator.loopback else None

@@ -55,6 +55,8 @@ def seconds(value: object, what: str) -> float:
 
 def _real(value: object) -> float:
     """Return any kind of real number as a float, and NaN for everything else."""
+    if type(value) is float:  # as nearly all are; what is asked below takes microseconds
+        return value
     if isinstance(value, bool) or not isinstance(value, SupportsFloat):
         return math.nan
     try:
