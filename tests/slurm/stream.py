@@ -32,7 +32,7 @@ from tests.slurm.real_slurm import RealSlurm, until
 LUA = Path(__file__).parents[2] / "deploy" / "slurm" / "job_submit.lua"
 SHAPES = ((1, 1), (1, 2), (1, 4), (1, 8), (2, 2), (2, 4), (2, 8), (4, 2), (4, 4), (4, 8))  # nodes, GPUs of each
 PATIENCE_S = 600.0
-KILL_EVERY_S = 8.0  # on average; until then it has started and done something
+KILL_EVERY_S = 6.0  # on average; until then it has started and done something
 TASK = """#!/bin/bash
 for gpu in ${{CUDA_VISIBLE_DEVICES//,/ }}; do
   exec {{lock}}> {folder}/locks/$SLURMD_NODENAME-$gpu
@@ -173,8 +173,9 @@ class Stream:
             self.submit(ours=True)
             time.sleep(0.5)
         self._lost = expand((used() or ["node2"])[-1])[0]
-        self._slurm.kill_node(self._lost)
+        # The controller first: srun on another node would see its tasks die, and end the job as failed.
         self._slurm.call("scontrol", "update", f"NodeName={self._lost}", "State=DOWN", "Reason=power")
+        self._slurm.kill_node(self._lost)
 
     def _restart_controller(self) -> None:
         """Restart it with one node more; the one that was lost returns as well."""

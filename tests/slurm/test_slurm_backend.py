@@ -13,6 +13,7 @@ from tests.slurm.real_slurm import RealSlurm, until
 
 SLEEP = "#!/bin/sh\nexec sleep 600\n"
 HELD = ("--hold", "--comment=cranny")
+BEGIN = (FAR, "--comment=cranny")
 
 
 @pytest.fixture
@@ -25,14 +26,13 @@ def held_gpus(driver: Driver, job: str) -> dict[str, int]:
     return dict(table.jobs[int(job)].gpus)
 
 
-@pytest.mark.parametrize("gate", [HELD, (FAR, "--comment=cranny")], ids=["held", "begin"])
 @pytest.mark.parametrize(
-    "shape",
+    ("gate", "shape"),
     [
-        ("-N2", "--ntasks-per-node=2", "--gpus-per-node=2"),
-        ("-n4", "--gpus-per-task=1"),
-        ("--gpus=4",),
-        ("--gpus=4", "-n4"),
+        (HELD, ("-N2", "--ntasks-per-node=2", "--gpus-per-node=2")),
+        (BEGIN, ("-n4", "--gpus-per-task=1")),
+        (HELD, ("--gpus=4",)),
+        (BEGIN, ("--gpus=4", "-n4")),
     ],
 )
 def test_a_job_runs_where_it_was_placed(driver: Driver, gate: tuple[str, ...], shape: tuple[str, ...]) -> None:
@@ -234,3 +234,24 @@ def test_a_job_of_cranny_itself_runs_with_uneven_counts(slurm: RealSlurm, tmp_pa
         "3/4 node2 2 it's me",
     ]
     assert list(driver.restarted().backend.adopt([what])) == [Ended(what.job_id, 1, 0, "finished")]
+
+
+def test_an_operator_writes_into_the_comment_of_the_user(driver: Driver) -> None:
+    """Only administrators may write AdminComment; what the user says of the job is kept."""
+    job = driver.slurm.sbatch("--hold", "--comment=cranny model=vgg16 tp=2", "--gpus=2", "--requeue")
+    vars(driver.reader)["comment_field"] = "Comment"
+    driver.waiting()
+    driver.source.show({job: "waits for 2 GPUs"})
+    assert "Comment=cranny model=vgg16 tp=2 | waits for 2 GPUs" in driver.slurm.call(
+        "scontrol", "show", "job", job
+    )
+    what = driver.launch(job, ["node3", "node3"])
+    driver.slurm.comes_to(job, "RUNNING")
+    assert not driver.restarted().backend.adopt([what])
+    driver.slurm.call("scontrol", "requeue", job)
+    assert [each.reason for each in driver.ends()] == ["lost"]
+    (waiting,) = driver.source.read().waiting
+    assert (waiting.spec["model"], waiting.spec["tp"]) == ("vgg16", 2)
+    assert (
+        "exclude" not in waiting.spec["constraints"]
+    )  # the nodes that cranny had set were not asked for by the user

@@ -10,7 +10,7 @@ from tests.slurm.stream import run_stream
 
 @pytest.mark.skipif(not installed() and "CI" not in os.environ, reason="needs root and Slurm")
 def test_no_gpu_is_given_twice_and_no_job_is_lost_or_run_twice() -> None:
-    result = run_stream(jobs=24, kills=2, seed=0, sleep_s=1.5)
+    result = run_stream(jobs=16, kills=2, seed=0, sleep_s=1.5)
     assert result.violations == []
     assert (result.counts["kill"], result.counts["node"], result.counts["controller"]) == (2, 1, 1)
-    assert result.counts["COMPLETED"] >= 20
+    assert result.counts["COMPLETED"] >= 14

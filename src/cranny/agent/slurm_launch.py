@@ -3,7 +3,7 @@
     srun cranny-launch python train.py
     srun --ntasks-per-node=1 cranny-launch torchrun train.py
 
-The node of each rank stands in the AdminComment of the job, where cranny has put it before the job could start:
+The node of each rank stands in a comment of the job, where cranny has put it before the job could start:
 there is no file to share between nodes, and none to be out of date after the job was put back into the queue. Each
 task asks slurmctld for it, or takes it from CRANNY_RANKS, which `eval "$(cranny-launch --export)"` in the batch
 script sets once for all steps. In a job that cranny has not placed, ranks are as Slurm numbers tasks.
@@ -24,7 +24,7 @@ TRIES = 6
 PORTS = range(20_000, 32_000)  # below those that systems give to clients
 # The last field is free text; what follows it in `scontrol show job` is not ours.
 _COMMENT = re.compile(
-    r" AdminComment=(.*?)(?= (?:SystemComment|Comment|StdErr|Power|OriginCluster)=|$)", re.MULTILINE
+    r" (?:Admin)?Comment=(.*?)(?= (?:SystemComment|Comment|StdErr|Power|OriginCluster)=|$)", re.MULTILINE
 )
 USAGE = "usage: srun cranny-launch COMMAND [ARGUMENT]..., or cranny-launch --export"
 
@@ -137,9 +137,9 @@ def placement_of(job: str, env: Mapping[str, str]) -> PlacedComment | None:
     if "CRANNY_RANKS" in env:
         nodes = ranks_of(env["CRANNY_RANKS"])
         return PlacedComment(env.get("CRANNY_JOB_ID", ""), "", env.get("CRANNY_MASTER", ""), nodes)
-    found = _COMMENT.search(_described(job, int(env.get("SLURM_PROCID", "0") or 0)))
-    placed = None if found is None else PlacedComment.read(found[1])
-    return placed if placed is not None and placed.nodes else None
+    described = _described(job, int(env.get("SLURM_PROCID", "0") or 0))
+    comments = (PlacedComment.read(found[1]) for found in _COMMENT.finditer(described))
+    return next((placed for placed in comments if placed is not None and placed.nodes), None)
 
 
 def _described(job: str, number: int) -> str:

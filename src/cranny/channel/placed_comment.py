@@ -1,4 +1,4 @@
-"""What cranny writes into the AdminComment of a Slurm job: the mark, the node of each rank, and why it is there.
+"""What cranny writes into a comment of a Slurm job: the mark, the node of each rank, and why it is there.
 
     cranny job=job-7 launch=5f2c09d1a3b4 master=10.0.0.3 ranks=node2*2,node3*2 | titan: fills the gaps of ...
 
@@ -13,6 +13,7 @@ from typing import NamedTuple
 MARK = "cranny"
 MOST_TEXT = 1_000  # characters of the explanation
 MOST_RANKS = 1_000_000
+_OURS = frozenset({"job", "launch", "master", "ranks", "after"})
 _WORD = re.compile(r"([a-z]+)=(\S+)")
 
 
@@ -25,10 +26,11 @@ class PlacedComment(NamedTuple):
     nodes: tuple[str, ...] = ()  # of each rank
     after_s: float = 0.0  # the user's own --begin, before which it is not placed
     text: str = ""
+    hints: tuple[str, ...] = ()  # what the user says of the job, if this is the user's own comment: `model=vgg16`
 
     def write(self) -> str:
         """Return the comment."""
-        words = [MARK]
+        words = [MARK, *self.hints]
         words += [f"job={self.job}"] if self.job else []
         words += [f"launch={self.launch}"] if self.launch else []
         words += [f"after={self.after_s:.0f}"] if self.after_s else []
@@ -53,6 +55,7 @@ class PlacedComment(NamedTuple):
             ranks_of(found.get("ranks", "")),
             float(after) if re.fullmatch(r"[0-9]{1,12}", after) else 0.0,
             text.strip(),
+            tuple(f"{name}={value}" for name, value in found.items() if name not in _OURS),
         )
 
 

@@ -95,7 +95,7 @@ class SlurmBackend:
         job = self._reader.known(slurm_id) or self._reader.table(self._reader.clock()).jobs.get(slurm_id)
         if job is None:
             raise BackendError(f"job {what.job_id!r}: Slurm does not know its job {slurm_id}")
-        placed = PlacedComment.read(job.admin_comment)
+        placed = job.placed
         released = placed is not None and placed.launch == mine and not self._source.is_gated(job)
         if job.over or (job.running and not released):
             where = f" on {','.join(job.nodes)}" if job.running else ""
@@ -210,7 +210,7 @@ class SlurmBackend:
         """Return whether an attempt was released; one that was only set up stays as it is, and did not start."""
         if job is None:  # Slurm has forgotten it, or never had it
             return what.argv == SUBMITTED or what.launched_s is not None
-        placed = PlacedComment.read(job.admin_comment if what.argv == SUBMITTED else job.comment)
+        placed = job.placed
         return placed is not None and placed.launch == launch_token(what) and not self._source.is_gated(job)
 
     def _call(self, *argv: str) -> str:
@@ -224,8 +224,8 @@ class SlurmBackend:
         """Set nodes and shape of a job and let it begin, in one call; one that is held is released in a second."""
         if not job.priority and job.pending and not self._source.is_gated(job):
             raise BackendError(f"job {what.job_id!r}: its job {job.id} is held in Slurm ({job.reason})")
-        comment = self._comment(what).write()
-        options = [*placed_options(job, what.machines), f"AdminComment={comment}", "StartTime=now"]
+        comment = self._reader.written(job, self._comment(what))
+        options = [*placed_options(job, what.machines), comment, "StartTime=now"]
         try:
             self._call("scontrol", "update", f"JobId={job.id}", *options)
         except BackendError as error:

@@ -1,7 +1,5 @@
 """What `cranny doctor slurm` checks: whether Slurm can be read and driven from here, and what to change if not."""
 
-import os
-import pwd
 import re
 import shutil
 import time
@@ -15,7 +13,7 @@ from cranny.backends.protocol import BackendError
 from cranny.backends.slurm.slurm_cluster import lint_links, read_switches
 from cranny.backends.slurm.slurm_commands import SlurmCommands
 from cranny.backends.slurm.slurm_nodes import SlurmNode, cluster_name, cluster_of
-from cranny.backends.slurm.slurm_reader import INTERVAL_S, SlurmReader
+from cranny.backends.slurm.slurm_reader import INTERVAL_S, SlurmReader, account_name, admin_level
 from cranny.cluster_import.imported import naming
 from cranny.cluster_import.topology_lint import lint_cluster
 from cranny.model.cluster import Cluster
@@ -76,12 +74,7 @@ class SlurmChecks:
 
     @cached_property
     def _admin_level(self) -> str:
-        """Return what Slurm's accounting lets this user do; empty if there is no accounting."""
-        try:
-            asked = self.commands.call("sacctmgr", "-nP", "show", "user", f"name={_user()}", "format=AdminLevel")
-        except (BackendError, OSError):
-            return ""
-        return asked.strip() or "None"
+        return admin_level(self.commands)
 
     def _setting(self, name: str) -> str:
         value = self._config.get(name, "")
@@ -140,7 +133,7 @@ class SlurmChecks:
             yield CheckResult("ok", "clock", "that of slurmctld agrees with ours")
 
     def _rights(self) -> Iterator[CheckResult]:
-        user = _user()
+        user = account_name()
         owner = self._setting("SlurmUser").partition("(")[0]
         owns, operator = user in ("root", owner), self._admin_level in ("Operator", "Administrator")
         if operator and not owns:
@@ -230,11 +223,3 @@ class SlurmChecks:
             yield CheckResult("warning", "accounting", said, "AccountingStorageTRES=gres/gpu")
         self.commands.call("sacct", "-n", "-X", "-P", "-S", "now-1hour", "-o", "JobID")
         yield CheckResult("ok", "accounting", "sacct answers")
-
-
-def _user() -> str:
-    uid = os.geteuid()
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)

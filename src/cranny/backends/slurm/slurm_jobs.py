@@ -17,6 +17,7 @@ from cranny.backends.slurm.slurm_values import (
     text,
     words,
 )
+from cranny.channel.placed_comment import PlacedComment
 from cranny.cluster_import.gres import read_gres
 from cranny.model.errors import InputError
 
@@ -91,6 +92,14 @@ class SlurmJob:
     restarts: int
     exit_code: int | None  # minus the signal if one ended it
     gres: str = field(default="gres:", compare=False)  # how this version of Slurm begins `gres:gpu:2`
+
+    @property
+    def placed(self) -> PlacedComment | None:
+        """What cranny, or its plugin, has written into one of its comments."""
+        by_admin, by_user = PlacedComment.read(self.admin_comment), PlacedComment.read(self.comment)
+        if by_user is not None and by_user.launch:
+            return by_user if by_admin is None else by_user._replace(after_s=by_admin.after_s)
+        return by_admin
 
     @property
     def over(self) -> bool:

@@ -1,15 +1,20 @@
 """What Slurm says now, asked at most so often, whatever needs to know it: the load on slurmctld stays bounded."""
 
+import os
+import pwd
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from cranny.backends.protocol import BackendError
 from cranny.backends.slurm.slurm_commands import SlurmCommands, UnknownSlurmJobError
 from cranny.backends.slurm.slurm_jobs import JobReader, SlurmJob
 from cranny.backends.slurm.slurm_nodes import SlurmNode, read_nodes
+from cranny.channel.placed_comment import PlacedComment
 
 INTERVAL_S = 5.0
 
@@ -88,6 +93,21 @@ class SlurmReader:
             answer, self._nodes_from = self.commands.json("sinfo"), ("sinfo",)
         return read_nodes(answer)
 
+    @cached_property
+    def comment_field(self) -> str:
+        """The comment of a job that this account may write: only administrators may write AdminComment."""
+        user = account_name()
+        configuration = self.commands.call("scontrol", "show", "config")
+        owner = re.search(r"^SlurmUser\s*=\s*([^\s(]+)", configuration, re.MULTILINE)
+        owns = user == "root" or (owner is not None and owner[1] == user)
+        return "AdminComment" if owns or admin_level(self.commands) == "Administrator" else "Comment"
+
+    def written(self, job: SlurmJob, comment: PlacedComment) -> str:
+        """Return the option of `scontrol update` that writes a comment; words of the user in it are kept."""
+        field = self.comment_field
+        before = PlacedComment.read(job.comment) if field == "Comment" else None
+        return f"{field}={comment._replace(hints=() if before is None else before.hints).write()}"
+
     def accounted(self, job: int) -> tuple[str, int | None] | None:
         """Return the state and exit code of a job that slurmctld has forgotten, if there is accounting."""
         try:
@@ -100,6 +120,24 @@ class SlurmReader:
         exit_code, _, signal = code.partition(":")
         known = exit_code.isdigit() and signal.isdigit()
         return state.split()[0], (-int(signal) or int(exit_code)) if known else None
+
+
+def account_name() -> str:
+    """Return the name of the account that this runs under."""
+    uid = os.geteuid()
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def admin_level(commands: SlurmCommands) -> str:
+    """Return what Slurm's accounting lets this account do; empty if there is no accounting."""
+    try:
+        asked = commands.call("sacctmgr", "-nP", "show", "user", f"name={account_name()}", "format=AdminLevel")
+    except (BackendError, OSError):
+        return ""
+    return asked.strip() or "None"
 
 
 def answer_version(answer: Mapping[str, Any]) -> str:

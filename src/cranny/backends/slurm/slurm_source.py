@@ -88,7 +88,7 @@ class SlurmSource:
         )
 
     def show(self, reasons: Mapping[str, str]) -> None:
-        """Write into the AdminComment of waiting jobs why they wait; seldom, and a few after each reading."""
+        """Write into a comment of waiting jobs why they wait; seldom, and a few after each reading."""
         if not self._shadows:
             self._reasons.update({job: why for job, why in reasons.items() if job.isdigit()})
             self._write_reasons(self._reader.table())
@@ -99,13 +99,13 @@ class SlurmSource:
         due = [job for job in self._reasons if now - self._shown.get(job, float("-inf")) >= SHOWN_S]
         for job_id in due[:MOST_SHOWN]:
             job, why = table.jobs.get(int(job_id)), self._reasons.pop(job_id)
-            placed = PlacedComment() if job is None else PlacedComment.read(job.admin_comment) or PlacedComment()
+            placed = PlacedComment() if job is None else job.placed or PlacedComment()
             with self._managed.comments:  # a launch writes the ranks there, which must not be lost
                 if job is None or not self.is_gated(job) or self._managed.ours(job.id, table.asked_at):
                     continue
-                text = placed._replace(master="", nodes=(), text=why).write()
-                if text != job.admin_comment:
-                    self._reader.commands.call("scontrol", "update", f"JobId={job_id}", f"AdminComment={text}")
+                if why != placed.text:
+                    written = self._reader.written(job, placed._replace(master="", nodes=(), text=why))
+                    self._reader.commands.call("scontrol", "update", f"JobId={job_id}", written)
             self._shown[job_id] = now
 
     def is_gated(self, job: SlurmJob) -> bool:
@@ -113,7 +113,7 @@ class SlurmSource:
         if not job.pending or (job.array or job.group):
             return False
         if job.priority and job.eligible_s > self._now_s() + GATED_S:
-            return PlacedComment.read(job.admin_comment) is not None or self._opted_in(job)
+            return job.placed is not None or self._opted_in(job)
         return job.reason == HELD_BY_USER and not job.priority and self._opted_in(job)
 
     def address_of(self, node: str) -> str:
@@ -138,7 +138,7 @@ class SlurmSource:
             wanted = self._waits(job) if self._shadows else self.is_gated(job)
             if not wanted or "unfulfilled" in job.waits_for or self._managed.rests(job.id, now):
                 continue
-            placed = PlacedComment.read(job.admin_comment)
+            placed = job.placed
             if placed is not None and placed.after_s > now_s:
                 continue
             try:
