@@ -170,8 +170,9 @@ class Stream:
             return [line.split()[1] for line in running if line.split()[0] in self.placed]
 
         while not used():
-            self.submit(ours=True)
-            time.sleep(0.5)
+            if not self._slurm.call("squeue", "-h", "-t", "PD", "-o", "%A").split():
+                self.submit(ours=True)
+            time.sleep(0.2)
         self._lost = expand((used() or ["node2"])[-1])[0]
         # The controller first: srun on another node would see its tasks die, and end the job as failed.
         self._slurm.call("scontrol", "update", f"NodeName={self._lost}", "State=DOWN", "Reason=power")
@@ -201,9 +202,13 @@ class Stream:
         found.violations += [f"GPU given twice: {line}" for line in _lines(self.folder / "conflicts")]
         found.violations += [f"ran twice: {line}" for line, times in (starts + ends).items() if times > 2]
         found.violations += [f"started twice: {line}" for line, times in starts.items() if times > 1]
-        done = {line.split()[0]: 0 for line in ends}
+        done: dict[str, int] = {}  # tasks of a job that ended, since Slurm put it back last
+        last = {
+            job: restart for job, restart in sorted((line.split()[0], int(line.split()[1])) for line in starts)
+        }
         for line in ends:
-            done[line.split()[0]] += 1
+            job, restart = line.split()[:2]
+            done[job] = done.get(job, 0) + (int(restart) == last[job])
         for job, (nodes, _) in self.placed.items():
             state, ran_on, comment = states.get(job, ("gone", "", ""))
             self.counts[state] += 1
@@ -218,6 +223,7 @@ class Stream:
             f"job {job} of others: {states[job][0]}" for job in self.others if states[job][0] != "COMPLETED"
         ]
         self.counts["restarts of jobs"] = sum(line.split()[1] != "0" for line in starts)
+        self.counts["taken back"] = self.served.log().count("was not started within")
         found.violations += self._state_violations()
         return found
 
