@@ -56,14 +56,27 @@ class StreamResult:
 class Served:
     """`cranny serve --backend slurm` as a process that can be killed and started again."""
 
-    def __init__(self, slurm: RealSlurm, folder: Path) -> None:
+    def __init__(self, slurm: RealSlurm, folder: Path, interval_s: float = 0.3, first: Path | None = None) -> None:
+        """Ask Slurm so often; commands are looked for in the folder `first` before others."""
         self._env = {**slurm.env, "XDG_STATE_HOME": str(folder / "xdg")}
+        self._env["PATH"] = self._env["PATH"] if first is None else f"{first}:{self._env['PATH']}"
+        self._interval_s = interval_s
         self._folder = folder
         self._log = folder / "cranny.log"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        words = ("serve", "--backend", "slurm", "--slurm-interval", "0.3", "--port", "0", "--policy", "cranny")
+        words = (
+            "serve",
+            "--backend",
+            "slurm",
+            "--slurm-interval",
+            f"{self._interval_s}",
+            "--port",
+            "0",
+            "--policy",
+            "cranny",
+        )
         argv = (sys.executable, "-m", "cranny.cli", *words, "--folder", str(self._folder / "cranny"))
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(argv, env=self._env, stdout=log, stderr=log, cwd="/")
@@ -78,11 +91,18 @@ class Served:
 
     def get(self, path: str) -> object:
         """Ask the service; None while it does not answer."""
+        with contextlib.suppress(ValueError):
+            text = self.ask(f"api/v1/{path}")
+            return None if text is None else json.loads(text)
+        return None
+
+    def ask(self, path: str) -> str | None:
+        """Return what the service answers; None while it does not."""
         with contextlib.suppress(OSError, ValueError, httpx.HTTPError):
             known = json.loads((self._folder / "cranny" / "server.json").read_text())
             headers = {"Authorization": f"Bearer {known['token']}"}
-            answer = httpx.get(f"{known['url']}/api/v1/{path}", headers=headers, timeout=10)
-            return answer.json() if answer.status_code == 200 else None
+            answer = httpx.get(f"{known['url']}/{path}", headers=headers, timeout=30)
+            return answer.text if answer.status_code == 200 else None
         return None
 
     def log(self) -> str:
