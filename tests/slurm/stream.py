@@ -223,9 +223,7 @@ class Stream:
         found.violations += [f"ran twice: {line}" for line, times in (starts + ends).items() if times > 2]
         found.violations += [f"started twice: {line}" for line, times in starts.items() if times > 1]
         done: dict[str, int] = {}  # tasks of a job that ended, since Slurm put it back last
-        last = {
-            job: restart for job, restart in sorted((line.split()[0], int(line.split()[1])) for line in starts)
-        }
+        last = dict(sorted((line.split()[0], int(line.split()[1])) for line in starts))
         for line in ends:
             job, restart = line.split()[:2]
             done[job] = done.get(job, 0) + (int(restart) == last[job])
