@@ -9,7 +9,7 @@ import typer
 from cranny.cli import options
 from cranny.cli.console import print_json, say, warn
 from cranny.cli.options import argument, option
-from cranny.cli.serve import DAY_S, DatabaseOption, needs_service
+from cranny.cli.serve import DAY_S, DatabaseOption, needs_service, without_password
 from cranny.cli.typer_errors import Commands
 from cranny.cli.window_options import length_s
 from cranny.model.validate import counted
@@ -112,7 +112,14 @@ def backup(
 @app.command()
 def restore(
     file: Annotated[Path, argument("FILE", "A file that `cranny log backup` has written.")],
-    database: Annotated[str, option("--database", "An empty database: a new SQLite file, or postgresql://...")],
+    database: Annotated[
+        str,
+        option(
+            "--database",
+            "An empty database: a new SQLite file, or postgresql://... without a password.",
+            callback=without_password,
+        ),
+    ],
     as_json: options.JsonOption = False,
 ) -> None:
     """Fill an empty database from a backup.

@@ -36,7 +36,7 @@ POLICY_HELP = f"See `cranny policies` (default: the last one used, else {DEFAULT
 DATABASE_HELP = "A SQLite file, or postgresql://... without a password (default: log.db in the folder)."
 
 
-def _without_password(ctx: typer.Context, param: typer.CallbackParam, value: str | None) -> str | None:
+def without_password(ctx: typer.Context, param: typer.CallbackParam, value: str | None) -> str | None:
     """Refuse a password on the command line, which every user of the machine can read."""
     source = ctx.get_parameter_source(param.name or "")
     if value is not None and "://" in value and (source is None or source.name == "COMMANDLINE"):
@@ -49,9 +49,9 @@ def _without_password(ctx: typer.Context, param: typer.CallbackParam, value: str
     return value
 
 
-DatabaseOption = Annotated[str | None, option("--database", DATABASE_HELP, callback=_without_password)]
+DatabaseOption = Annotated[str | None, option("--database", DATABASE_HELP, callback=without_password)]
 ServedDatabaseOption = Annotated[
-    str | None, option("--database", DATABASE_HELP, callback=_without_password, envvar="CRANNY_DATABASE")
+    str | None, option("--database", DATABASE_HELP, callback=without_password, envvar="CRANNY_DATABASE")
 ]
 FolderOption = Annotated[
     Path | None,
