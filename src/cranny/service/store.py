@@ -279,14 +279,15 @@ class EventStore:
         """Return the events of a job, in order, with those in between that may say which cluster it is on."""
         of_job = EVENTS.c.job == job_id
         if with_clusters:
-            of_job |= EVENTS.c.kind.in_(("opened", "cluster"))
+            of_job |= EVENTS.c.job.is_(None) & EVENTS.c.kind.in_(("opened", "cluster"))
         own = sa.select(EVENTS).where(of_job).order_by(EVENTS.c.seq)
         with self.reading() as connection:
             return [StoredEvent(*row).parsed() for row in connection.execute(own)]
 
     def first_layout(self) -> Any:
         """Return the first cluster that the log names, as values; None if it names none."""
-        of = (EVENTS.c.kind == "opened") & EVENTS.c.body.contains('"layout"')
+        # Few events are of no job, and there is an index of jobs: the log is not read for it.
+        of = EVENTS.c.job.is_(None) & (EVENTS.c.kind == "opened") & EVENTS.c.body.contains('"layout"')
         with self.reading() as connection:
             found = connection.execute(sa.select(EVENTS).where(of).order_by(EVENTS.c.seq).limit(1)).first()
         return None if found is None else StoredEvent(*found).parsed().body["layout"]
