@@ -65,6 +65,9 @@ end
 function slurm_job_submit(job_desc, part_list, submit_uid)
   if not only_batch(job_desc) or not asks_for_gpus(job_desc) then return slurm.SUCCESS end
   if job_desc.priority == 0 then return slurm.SUCCESS end -- held by its user
+  if set(job_desc.comment) and string.find(job_desc.comment, "^" .. mark .. " job=%S+ launch=") then
+    return slurm.SUCCESS -- submitted by cranny itself, which has placed it
+  end
   if not opts_in(job_desc, part_list) then return slurm.SUCCESS end
   local now, begin = os.time(), job_desc.begin_time
   local comment = mark

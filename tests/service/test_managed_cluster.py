@@ -13,7 +13,7 @@ from tests.service.standing import standing
 from cranny.backends.cluster_reading import ClusterReading, Reservation
 from cranny.model.cluster import Machine
 from cranny.model.errors import InputError
-from cranny.service.limits import Limits
+from cranny.service.limits import ConflictError, Limits
 from cranny.service.reconcile import Reconciler
 from cranny.service.scheduler import Scheduler
 
@@ -43,6 +43,16 @@ def test_a_job_of_the_manager_is_placed_and_found_by_either_id(driver: ManagedDr
     assert len(driver.scheduler.records.jobs) == 1
     driver.pass_time(60.0)
     assert record.status == "done"
+
+
+def test_a_job_that_waits_in_the_manager_is_cancelled_there(driver: ManagedDriver) -> None:
+    """Here alone it would only be submitted again."""
+    driver.manager.submit("bob", 12, 50.0)
+    external = driver.manager.submit("bob", 12, 50.0)
+    driver.read()
+    assert driver.scheduler.find(external).status == "waiting"
+    with pytest.raises(ConflictError, match="job-2 is run by another scheduler: cancel it there"):
+        driver.scheduler.cancel(external, "bob", 1.0)
 
 
 def test_machines_join_leave_and_return_while_jobs_run(driver: ManagedDriver) -> None:

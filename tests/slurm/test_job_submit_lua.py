@@ -1,6 +1,7 @@
 """The shipped job_submit.lua, as a real slurmctld runs it."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ def with_lua(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSlurm]:
         slurm.stop()
 
 
-def test_jobs_opt_in_by_comment_feature_or_partition(with_lua: RealSlurm) -> None:
+def test_jobs_opt_in_by_comment_feature_or_partition(with_lua: RealSlurm, tmp_path: Path) -> None:
     driver, gpu = Driver(with_lua), ("--gpus=1",)
     ways = [("--comment=cranny model=vgg16",), ("-Ccranny",), ("-Ccranny&row1",), ("-pplaced",)]
     placed = [with_lua.sbatch(*way, *gpu) for way in ways]
@@ -45,6 +46,11 @@ def test_jobs_opt_in_by_comment_feature_or_partition(with_lua: RealSlurm) -> Non
     with_lua.comes_to(no_gpus, "RUNNING", "PENDING")
     driver.launch(placed[1], ["node2"])
     with_lua.comes_to(placed[1], "RUNNING")
+    itself = replace(
+        driver.launch_of("0", ["node1"]), argv=("/bin/true",), log_dir=tmp_path / "1", external="", job_id="job-0"
+    )
+    driver.backend.launch(itself)
+    with_lua.comes_to(driver.backend.external_id("job-0"), "RUNNING", "COMPLETED")
     driver.source.show({placed[0]: "waits for 3 GPUs of node1", placed[1]: "is not overwritten"})
     assert "AdminComment=cranny | waits for 3 GPUs of node1" in with_lua.call("scontrol", "show", "job", placed[0])
     assert "ranks=node2" in with_lua.call("scontrol", "show", "job", placed[1])

@@ -57,6 +57,7 @@ class SlurmOptions:
         from cranny.backends.slurm.slurm_commands import SlurmCommands
         from cranny.backends.slurm.slurm_reader import SlurmReader
         from cranny.backends.slurm.slurm_source import SlurmSource
+        from cranny.backends.slurm.slurm_submit import account_options
         from cranny.service.clock import wall_clock
 
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -65,7 +66,7 @@ class SlurmOptions:
         held_in = frozenset(self.partitions or ())
         source = SlurmSource(reader, managed, wall_clock, links, held_in, shadows=recommend_only)
         backend = None if recommend_only else SlurmBackend(reader, source, managed)
-        return JobRunner(backend, _first_answer(source), source)
+        return JobRunner(backend, _first_answer(source), source, account_options)
 
 
 def _first_answer(source: "SlurmSource") -> "Cluster":

@@ -180,11 +180,11 @@ class Scheduler:
         job_id = record.id
         if record.over:
             raise ConflictError(f"{job_id} is already {record.status}")
-        if record.status == "waiting":
+        if record.external_spec is not None if (waits := record.status == "waiting") else self.mode == "recommend":
+            raise ConflictError(f"{job_id} is run by another scheduler: cancel it there")
+        if waits:
             self.log("cancelled", job_id, {"by": by}, now_s)
             self._decide(lambda: self.engine.handle(Cancelled(job_id), now_s), now_s)
-        elif self.mode == "recommend":
-            raise ConflictError(f"{job_id} is run by another scheduler: cancel it there")
         elif record.attempt is not None:
             if record.status != "stopping":
                 self.log("stopping", job_id, {"reason": f"cancelled by {by}"}, now_s)

@@ -75,10 +75,10 @@ def _common(what: Launch, comment: PlacedComment) -> list[str]:
     ]
     if what.time_limit_s is not None:
         options.append(f"--time={math.ceil(what.time_limit_s / 60)}")
-    return [*options, *_account(what.user)]
+    return [*options, *account_options(what.user)]
 
 
-def _account(user: str) -> list[str]:
+def account_options(user: str) -> list[str]:
     """Return the option by which a job runs as its user; only root may submit for others."""
     own = pwd.getpwuid(os.getuid()).pw_name
     if user in ("", own):
