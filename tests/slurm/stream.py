@@ -259,11 +259,12 @@ class Stream:
             return not any(counts.get(each) for each in ("waiting", "starting", "running", "stopping"))
 
         with contextlib.suppress(TimeoutError):
-            until(settled, "cranny to know of all ends", 60.0)
+            until(settled, "cranny to know of all ends", 180.0)
         answer = self.served.get("nodes")
         nodes = answer["nodes"] if isinstance(answer, dict) else None
         if not settled() or nodes is None:
-            return [f"cranny has open jobs: {self.served.get('cluster')}"]
+            known = [self.served.get("cluster"), self.served.get("jobs?limit=20"), self.served.log()[-2000:]]
+            return [f"cranny has open jobs: {known}"]
         busy = [f"{node['name']}: {node}" for node in nodes if node["free"] != node["gpus"]]
         names = {node["name"] for node in nodes}
         missing = [f"cranny lacks {name}" for name in self._slurm.nodes if name not in names]
