@@ -48,6 +48,10 @@ class Harness(ABC):
     def left(self, job_id: str) -> int:
         """Count the processes of a job, ended ones that were not reaped included."""
 
+    def machine_name(self, machine: int) -> str:
+        """Return what a machine is called."""
+        return CLUSTER.machines[machine].name
+
     def launch(
         self,
         job_id: str,
@@ -68,7 +72,7 @@ class Harness(ABC):
             cwd=None,
             log_dir=self.folder / job_id / str(attempt),
             time_limit_s=time_limit_s,
-            machines=tuple(CLUSTER.machines[machine].name for machine, _ in slots),
+            machines=tuple(self.machine_name(machine) for machine, _ in slots),
         )
         self.backend.launch(what)
         return what

@@ -30,12 +30,8 @@ Found = dict[str, list[tuple[str, str, str]]]
 def accounted() -> Iterator[AccountedSlurm]:
     if not (installed() and accounting_installed()) and "CI" not in os.environ:
         pytest.skip("needs root, and the packages slurmctld, slurmd, slurmdbd and mariadb-server")
-    made = AccountedSlurm(nodes=6)
-    try:
-        made.start()
+    with AccountedSlurm(nodes=6) as made:
         yield made
-    finally:
-        made.stop()
 
 
 @pytest.fixture

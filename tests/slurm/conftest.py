@@ -11,12 +11,8 @@ def slurm_process() -> Iterator[RealSlurm]:
     """Return a Slurm with 8 nodes of 8 GPUs each, started once; a test that ends a node starts it again."""
     if not installed() and "CI" not in os.environ:
         pytest.skip("needs root, and the packages slurmctld, slurmd, slurm-client and munge")
-    made = RealSlurm()
-    try:
-        made.start()
+    with RealSlurm() as made:
         yield made
-    finally:
-        made.stop()
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Self
 
 PATIENCE_S = 120.0
 CONF = """
@@ -133,6 +134,17 @@ class RealSlurm:
         gres.write_text(gres.read_text().replace(f"{self.nodes[-1]} ", f"{self.nodes[-1]},{name} "))
         self.nodes.append(name)
         self._write()
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     @property
     def env(self) -> dict[str, str]:

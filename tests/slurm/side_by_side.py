@@ -24,6 +24,7 @@ from typing import Any
 from cranny.analysis.whatif.what_if import what_if
 from cranny.backends.slurm.slurm_cluster import read_slurm_cluster
 from cranny.backends.slurm.slurm_commands import SlurmCommands
+from cranny.service.job_log import COLUMNS
 from cranny.traces.read import read_trace
 from tests.slurm.real_slurm import RealSlurm, until
 from tests.slurm.stream import LUA, Served
@@ -32,19 +33,6 @@ SHAPES = ((1, 1), (1, 1), (1, 2), (1, 4), (1, 8), (2, 8), (4, 8), (8, 8))  # nod
 GPUS = 8  # of a node
 LEAST_S, MOST_S = 10.0, 160.0  # of a job
 PATIENCE_S = 3600.0
-FIELDS = (
-    "JobID",
-    "User",
-    "Partition",
-    "State",
-    "Submit",
-    "Start",
-    "End",
-    "Timelimit",
-    "NNodes",
-    "NodeList",
-    "AllocTRES",
-)
 
 
 @dataclass(frozen=True)
@@ -87,12 +75,12 @@ def measured(slurm: RealSlurm, ids: Sequence[str], stream: Sequence[StreamJob], 
     """Measure the schedule that a Slurm has made of a stream, as a log."""
     answer = json.loads(slurm.call("squeue", "--json", "-t", "all"))
     known = {str(job["job_id"]): job for job in answer["jobs"]}
-    lines = ["|".join(FIELDS)]
+    lines = ["|".join(COLUMNS)]
     for job_id, asked in zip(ids, stream, strict=True):
         job = known[job_id]
         times = (str(job[name]) for name in ("submit_time", "start_time", "end_time"))
         tres = f"gres/gpu={asked.nodes * asked.gpus},gres/gpu:h100={asked.nodes * asked.gpus}"
-        shape = (f"{asked.limit_min}:00", str(asked.nodes), job["nodes"], tres)
+        shape = (f"{asked.limit_min}:00", job["nodes"], tres, tres)
         lines.append("|".join((job_id, "user", "main", job["job_state"], *times, *shape)))
     log = folder / "sacct.txt"
     log.write_text("\n".join(lines) + "\n")

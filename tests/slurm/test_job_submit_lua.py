@@ -20,12 +20,8 @@ def with_lua(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSlurm]:
     text = SHIPPED.read_text()
     assert "local partitions = {} " in text
     file.write_text(text.replace("local partitions = {} ", "local partitions = { placed = true } "))
-    slurm = RealSlurm(nodes=2, extra=[MORE], lua=file)
-    try:
-        slurm.start()
+    with RealSlurm(nodes=2, extra=[MORE], lua=file) as slurm:
         yield slurm
-    finally:
-        slurm.stop()
 
 
 def test_jobs_opt_in_by_comment_feature_or_partition(with_lua: RealSlurm, tmp_path: Path) -> None:

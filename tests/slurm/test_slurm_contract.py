@@ -1,14 +1,14 @@
 """Slurm keeps the contract of both roles."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cranny.backends.cluster_reading import ClusterSource
-from cranny.backends.protocol import Backend, Launch, Rank
+from cranny.backends.protocol import Backend, Launch
 from tests.backends.source_contract import BothRoles, SourceContract, SourceHarness
 from tests.slurm.driver import FAR, Driver
 from tests.slurm.real_slurm import RealSlurm
@@ -32,30 +32,8 @@ class SlurmHarness(SourceHarness):
         ignore = 'trap "" TERM; ' if stubborn else ""
         return ("/bin/sh", "-c", f"{ignore}sleep {run_s}; exit {exit_code}")
 
-    def launch(
-        self,
-        job_id: str,
-        run_s: float = 0.0,
-        exit_code: int = 0,
-        *,
-        slots: Sequence[tuple[int, int]] = ((0, 0),),
-        attempt: int = 1,
-        time_limit_s: float | None = None,
-        stubborn: bool = False,
-    ) -> Launch:
-        what = Launch(
-            job_id=job_id,
-            attempt=attempt,
-            argv=self.argv(run_s, exit_code, stubborn=stubborn),
-            ranks=tuple(Rank(rank, machine, gpu) for rank, (machine, gpu) in enumerate(slots)),
-            env={},
-            cwd=None,
-            log_dir=self.folder / job_id / str(attempt),
-            time_limit_s=time_limit_s,
-            machines=tuple(f"node{machine + 1}" for machine, _ in slots),
-        )
-        self.backend.launch(what)
-        return what
+    def machine_name(self, machine: int) -> str:
+        return f"node{machine + 1}"
 
     def begun(self, what: Launch) -> Launch:
         self.slurm.comes_to(self.driver.backend.external_id(what.job_id), "RUNNING")

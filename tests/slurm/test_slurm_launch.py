@@ -20,14 +20,10 @@ SAYS = f"sh -c 'echo {SAID}'"
 @pytest.fixture
 def four_machines() -> Iterator[Driver]:
     """Return machines of 4 GPUs with 4, 3, 2 and 1 of them free (Titan, Fig. 1)."""
-    slurm = RealSlurm(nodes=4, gpus=4, rack=2)
-    try:
-        slurm.start()
+    with RealSlurm(nodes=4, gpus=4, rack=2) as slurm:
         for taken in (1, 2, 3):
             slurm.comes_to(slurm.sbatch(f"-wnode{taken + 1}", f"--gpus-per-node={taken}"), "RUNNING")
         yield Driver(slurm)
-    finally:
-        slurm.stop()
 
 
 def test_titan_figure_1_seen_from_inside_the_tasks(four_machines: Driver) -> None:
