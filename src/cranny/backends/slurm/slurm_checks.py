@@ -110,19 +110,21 @@ class SlurmChecks:
             yield CheckResult("error", "controller", str(error), advice)
             return
         said = f"{ping}; it lists {counted(jobs, 'job')} in {took_s:.2f} s"
-        slow = f"cranny asks every {INTERVAL_S:g} s: give it a longer --interval"
+        slow = f"cranny asks every {INTERVAL_S:g} s: serve with a longer --slurm-interval"
         yield CheckResult(
             "warning" if took_s > SLOW_S else "ok", "controller", said, slow if took_s > SLOW_S else ""
         )
 
     def _clock(self) -> Iterator[CheckResult]:
+        asked_s = self.now_s()
         asked = self.commands.call("scontrol", "show", "config")
-        now_s = self.now_s()
+        answered_s = self.now_s()
         found = re.search(r"Configuration data as of (\S+)", asked)
         if found is None:
             yield CheckResult("note", "clock", "slurmctld does not say what time it is")
             return
-        skew_s = datetime.fromisoformat(found[1]).replace(tzinfo=UTC).timestamp() - now_s
+        its_s = datetime.fromisoformat(found[1]).replace(tzinfo=UTC).timestamp()  # a whole second
+        skew_s = max(0.0, its_s - answered_s) + min(0.0, its_s + 1.0 - asked_s)
         said = f"that of slurmctld is {abs(skew_s):.0f} s {'ahead' if skew_s > 0 else 'behind'}"
         advice = "let both machines keep time by NTP (munge refuses more than five minutes)"
         if abs(skew_s) > MOST_SKEW_S:
@@ -161,7 +163,8 @@ class SlurmChecks:
                 "error", "scheduling", f"SelectType={select}", "GPUs need SelectType=select/cons_tres"
             )
         kind = self._setting("SchedulerType")
-        yield CheckResult("ok", "scheduling", f"{select}, {kind}")
+        if select == "select/cons_tres":
+            yield CheckResult("ok", "scheduling", f"{select}, {kind}")
         if kind != "sched/backfill":
             yield CheckResult("note", "scheduling", "heterogeneous jobs start by sched/backfill alone")
         age = re.match(r"\d+", self._setting("MinJobAge"))
