@@ -11,6 +11,7 @@ from tests.service.managed_driver import ManagedDriver
 from tests.service.standing import standing
 
 from cranny.backends.cluster_reading import ClusterReading, Reservation
+from cranny.backends.protocol import NOT_STARTED, Ended
 from cranny.model.cluster import Machine
 from cranny.model.errors import InputError
 from cranny.service.limits import ConflictError, Limits
@@ -53,6 +54,29 @@ def test_a_job_that_waits_in_the_manager_is_cancelled_there(driver: ManagedDrive
     assert driver.scheduler.find(external).status == "waiting"
     with pytest.raises(ConflictError, match="job-2 is run by another scheduler: cancel it there"):
         driver.scheduler.cancel(external, "bob", 1.0)
+
+
+def test_a_job_that_the_manager_does_not_start_comes_back_with_a_reading(driver: ManagedDriver) -> None:
+    """Placed again at once, it would only be given back again and again."""
+    external = driver.manager.submit("bob", 4, 50.0)
+    driver.read()
+    given_back = driver.manager.jobs[external]
+    given_back.state, given_back.attempt = "over", None  # so that no reading has it
+    driver.now_s += 5.0
+    report = Ended("job-1", 1, None, NOT_STARTED, "Slurm does not start it: ReqNodeNotAvail")
+    driver.scheduler.attempt_ended(report, driver.now_s)
+    driver.act()
+    first = driver.scheduler.find("job-1")
+    assert (first.status, len(first.attempts)) == ("cancelled", 1)
+    assert "ReqNodeNotAvail" in first.reason
+    driver.now_s += 5.0
+    driver.read()
+    assert driver.scheduler.find(external) is first  # it rests
+    given_back.state = "held"
+    driver.now_s += 5.0
+    driver.read()
+    again = driver.scheduler.find(external)
+    assert (again.id, again.status) == ("job-2", "running")
 
 
 def test_machines_join_leave_and_return_while_jobs_run(driver: ManagedDriver) -> None:

@@ -13,7 +13,8 @@ from cranny.model.errors import CrannyError
 from cranny.model.placement import Aggregation
 
 Reason = Literal["finished", "failed", "cancelled", "timed out", "lost"]
-NOT_STARTED: Final = "not started"  # in place of a reason: the attempt was withdrawn because the service ended
+# In place of a reason: the attempt was withdrawn because the service ended, or its manager does not start it.
+NOT_STARTED: Final = "not started"
 
 GRACE_S = 10.0  # between SIGTERM and SIGKILL
 

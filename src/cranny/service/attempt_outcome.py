@@ -16,6 +16,9 @@ def outcome(record: JobRecord, attempt: Attempt, report: Ended) -> tuple[Status,
         return "cancelled", 0, record.reason
     if report.reason == "cancelled" and record.external_spec is not None:
         return "cancelled", 0, report.detail or "cancelled in the cluster's manager"
+    if report.reason == NOT_STARTED and report.detail and record.external_spec is not None:
+        # It would be placed again at once: it comes back with a reading, when its manager wants it placed.
+        return "cancelled", 0, f"given back to the cluster's manager: {report.detail}"
     if report.reason == NOT_STARTED or (report.reason == "lost" and attempt.started_s is None):
         return "waiting", 0, "not started before the service ended"
     if report.reason == "lost" and (again := losses(record) + 1) <= MAX_LOST:
