@@ -73,7 +73,10 @@ class SlurmSource:
         cluster = self._laid_out(nodes)
         self._addresses = {name: node.address for name, node in nodes.items()}
         self._managed.forget(set(table.jobs))
-        others = [job for job in table.jobs.values() if not self._managed.ours(job.id, table.asked_at)]
+        # Parts of a heterogeneous job are ours with the first of them, whose id the group has.
+        others = [
+            job for job in table.jobs.values() if not self._managed.ours(job.group or job.id, table.asked_at)
+        ]
         failed = {name: why for name, node in nodes.items() if (why := node.failed)}
         return ClusterReading(
             cluster=cluster,
