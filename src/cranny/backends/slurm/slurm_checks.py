@@ -13,7 +13,8 @@ from cranny.backends.protocol import BackendError
 from cranny.backends.slurm.slurm_cluster import lint_links, read_switches
 from cranny.backends.slurm.slurm_commands import SlurmCommands
 from cranny.backends.slurm.slurm_nodes import SlurmNode, cluster_name, cluster_of
-from cranny.backends.slurm.slurm_reader import INTERVAL_S, SlurmReader, account_name, admin_level
+from cranny.backends.slurm.slurm_reader import INTERVAL_S, SlurmReader
+from cranny.backends.slurm.slurm_rights import account_name, admin_level, owns_slurm
 from cranny.cluster_import.imported import naming
 from cranny.cluster_import.topology_lint import lint_cluster
 from cranny.model.cluster import Cluster
@@ -136,8 +137,7 @@ class SlurmChecks:
 
     def _rights(self) -> Iterator[CheckResult]:
         user = account_name()
-        owner = self._setting("SlurmUser").partition("(")[0]
-        owns, operator = user in ("root", owner), self._admin_level in ("Operator", "Administrator")
+        owns, operator = owns_slurm(self._configuration), self._admin_level in ("Operator", "Administrator")
         if operator and not owns:
             yield CheckResult("ok", "rights", f"{user} is {self._admin_level.lower()} in Slurm")
         elif owns:

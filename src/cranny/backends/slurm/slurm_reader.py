@@ -1,19 +1,16 @@
 """What Slurm says now, asked at most so often, whatever needs to know it: the load on slurmctld stays bounded."""
 
-import os
-import pwd
-import re
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from cranny.backends.protocol import BackendError
 from cranny.backends.slurm.slurm_commands import SlurmCommands, UnknownSlurmJobError
 from cranny.backends.slurm.slurm_jobs import JobReader, SlurmJob
 from cranny.backends.slurm.slurm_nodes import SlurmNode, read_nodes
+from cranny.backends.slurm.slurm_rights import admin_level, owns_slurm
 from cranny.channel.placed_comment import PlacedComment
 
 INTERVAL_S = 5.0
@@ -96,10 +93,7 @@ class SlurmReader:
     @cached_property
     def comment_field(self) -> str:
         """The comment of a job that this account may write: only administrators may write AdminComment."""
-        user = account_name()
-        configuration = self.commands.call("scontrol", "show", "config")
-        owner = re.search(r"^SlurmUser\s*=\s*([^\s(]+)", configuration, re.MULTILINE)
-        owns = user == "root" or (owner is not None and owner[1] == user)
+        owns = owns_slurm(self.commands.call("scontrol", "show", "config"))
         return "AdminComment" if owns or admin_level(self.commands) == "Administrator" else "Comment"
 
     def written(self, job: SlurmJob, comment: PlacedComment) -> str:
@@ -120,28 +114,3 @@ class SlurmReader:
         exit_code, _, signal = code.partition(":")
         known = exit_code.isdigit() and signal.isdigit()
         return state.split()[0], (-int(signal) or int(exit_code)) if known else None
-
-
-def account_name() -> str:
-    """Return the name of the account that this runs under."""
-    uid = os.geteuid()
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
-
-
-def admin_level(commands: SlurmCommands) -> str:
-    """Return what Slurm's accounting lets this account do; empty if there is no accounting."""
-    try:
-        asked = commands.call("sacctmgr", "-nP", "show", "user", f"name={account_name()}", "format=AdminLevel")
-    except (BackendError, OSError):
-        return ""
-    return asked.strip() or "None"
-
-
-def answer_version(answer: Mapping[str, Any]) -> str:
-    """Return the version of Slurm that an answer in JSON comes from."""
-    meta = answer.get("meta")
-    found = (meta.get("Slurm") or meta.get("slurm")) if isinstance(meta, dict) else None
-    return str(found.get("release", "")) if isinstance(found, dict) else ""

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cranny.backends.protocol import BackendError, Launch
+from cranny.backends.slurm.slurm_rights import account_name
 from cranny.channel.placed_comment import PlacedComment, folded_ranks
 from cranny.model.hostlist import fold
 
@@ -80,7 +81,7 @@ def _common(what: Launch, comment: PlacedComment) -> list[str]:
 
 def account_options(user: str) -> list[str]:
     """Return the option by which a job runs as its user; only root may submit for others."""
-    own = pwd.getpwuid(os.getuid()).pw_name
+    own = account_name()
     if user in ("", own):
         return []
     if os.getuid() != 0:
