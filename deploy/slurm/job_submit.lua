@@ -5,7 +5,7 @@
 -- mark in its AdminComment; cranny sets its node list and lets it begin. Its priority is Slurm's own all the time, as it
 -- would not be if it were held. `scontrol update JobId=N StartTime=now` lets a job start without cranny.
 --
--- Left alone are jobs without GPUs, job arrays, heterogeneous jobs, and interactive ones (srun, salloc).
+-- Left alone are jobs without GPUs, heterogeneous jobs, and interactive ones (srun, salloc).
 
 local partitions = {}            -- for instance { gpu = true, long = true }
 local mark = "cranny"
@@ -25,7 +25,7 @@ end
 
 local function only_batch(job)
   local interactive = not set(job.script)
-  local part = set(job.array_inx) or (set(job.het_job_offset) and job.het_job_offset ~= slurm.NO_VAL)
+  local part = set(job.het_job_offset) and job.het_job_offset ~= slurm.NO_VAL
   return not interactive and not part
 end
 
@@ -71,7 +71,7 @@ function slurm_job_submit(job_desc, part_list, submit_uid)
   if not opts_in(job_desc, part_list) then return slurm.SUCCESS end
   local now, begin = os.time(), job_desc.begin_time
   local comment = mark
-  if set(begin) and begin > now then comment = comment .. " after=" .. string.format("%d", begin) end
+  if set(begin) and begin > now and begin < now + far / 10 then comment = comment .. " after=" .. string.format("%d", begin) end
   job_desc.admin_comment = comment
   job_desc.begin_time = now + far
   return slurm.SUCCESS

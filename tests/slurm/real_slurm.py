@@ -223,7 +223,7 @@ class RealSlurm:
             self.start_node(name)
         for name in self.call("sinfo", "-hN", "-t", "down,drain", "-o", "%N").split():
             self.call("scontrol", "update", f"NodeName={name}", "State=RESUME", check=False)
-        ids = self.call("squeue", "-h", "-o", "%A").split()
+        ids = self.call("squeue", "-h", "-o", "%i").split()
         if ids:
             self.call("scancel", "--quiet", *ids, check=False)
             until(lambda: not self.call("squeue", "-h", "-o", "%A", check=False).split(), "no jobs")

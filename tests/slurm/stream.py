@@ -112,11 +112,8 @@ class Served:
 class Stream:
     """The jobs of a stream, and the faults that they meet."""
 
-    def __init__(
-        self, slurm: RealSlurm, jobs: int, kills: int, seed: int, sleep_s: float, *, nodes_change: bool
-    ) -> None:
+    def __init__(self, slurm: RealSlurm, jobs: int, kills: int, seed: int, sleep_s: float) -> None:
         self._slurm, self._jobs, self._kills, self._sleep_s = slurm, jobs, kills, sleep_s
-        self._nodes_change = nodes_change
         self._random = random.Random(seed)  # noqa: S311 - no secret
         self.folder = Path(tempfile.mkdtemp(prefix="cranny-stream-"))
         (self.folder / "locks").mkdir()
@@ -178,8 +175,7 @@ class Stream:
 
     def _faults(self) -> list[tuple[int, str]]:
         kills = [(round((each + 1) * self._jobs / (self._kills + 1)), "kill") for each in range(self._kills)]
-        others = [(self._jobs // 2, "node"), (self._jobs * 2 // 3, "controller")] if self._nodes_change else []
-        return sorted([*kills, *others])
+        return sorted([*kills, (self._jobs // 2, "node"), (self._jobs * 2 // 3, "controller")])
 
     def _kill(self) -> None:
         self.served.kill()
@@ -211,6 +207,7 @@ class Stream:
         self._slurm.start_node("node9")
         self._slurm.start_node(self._lost)
         until(lambda: bool(self._slurm.call("sinfo", "-h", check=False)), "the controller")
+        self._slurm.call("scontrol", "reconfigure")  # the other nodes must know the new one, to reach it
         self._slurm.call("scontrol", "update", f"NodeName={self._lost}", "State=RESUME", check=False)
 
     def _all_over(self) -> bool:
@@ -279,12 +276,10 @@ def _lines(file: Path) -> list[str]:
     return file.read_text().splitlines() if file.exists() else []
 
 
-def run_stream(
-    jobs: int, kills: int, seed: int, sleep_s: float = 2.0, *, nodes_change: bool = True
-) -> StreamResult:
-    """Start a Slurm, run a stream through it, and say what was seen; nodes may come and go, and its controller."""
+def run_stream(jobs: int, kills: int, seed: int, sleep_s: float = 2.0) -> StreamResult:
+    """Start a Slurm, run a stream through it, and say what was seen."""
     with RealSlurm(lua=LUA, min_job_age_s=3600) as slurm:
-        stream = Stream(slurm, jobs, kills, seed, sleep_s, nodes_change=nodes_change)
+        stream = Stream(slurm, jobs, kills, seed, sleep_s)
         try:
             result = stream.run()
             if result.violations and os.environ.get("KEEP_STREAM"):

@@ -29,17 +29,20 @@ def test_jobs_opt_in_by_comment_feature_or_partition(with_lua: RealSlurm, tmp_pa
     ways = [("--comment=cranny model=vgg16",), ("-Ccranny",), ("-Ccranny&row1",), ("-pplaced",)]
     placed = [with_lua.sbatch(*way, *gpu) for way in ways]
     later = with_lua.sbatch("--comment=cranny", "--begin=now+1hour", *gpu)
-    others = [("--comment=crannyish",), ("--begin=now+1hour",), ("--hold", "-Crow1"), ("-pplaced", "--array=1-2")]
+    others = [("--comment=crannyish",), ("--begin=now+1hour",), ("--hold", "-Crow1")]
     for way in others:
         with_lua.sbatch(*way, *gpu)
     no_gpus = with_lua.sbatch("-pplaced")
+    het = with_lua.sbatch("-pplaced", *gpu, ":", "-pplaced", *gpu)  # Slurm's alone
     waiting = driver.source.read().waiting
     assert [each.id for each in waiting] == placed
+    assert not driver.source.skipped
     assert all(each.priority > 0 for each in waiting)
     assert waiting[0].spec["model"] == "vgg16"
     assert [each.spec["constraints"].get("features") for each in waiting] == [None, None, ["row1"], None]
     assert "AdminComment=cranny after=" in with_lua.call("scontrol", "show", "job", later)
-    with_lua.comes_to(no_gpus, "RUNNING", "PENDING")
+    with_lua.comes_to(no_gpus, "RUNNING")
+    with_lua.comes_to(het, "RUNNING\nRUNNING")
     driver.launch(placed[1], ["node2"])
     with_lua.comes_to(placed[1], "RUNNING")
     itself = replace(

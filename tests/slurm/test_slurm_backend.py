@@ -139,14 +139,27 @@ def test_a_job_that_slurm_does_not_start_is_taken_back(slurm: RealSlurm) -> None
     slurm.comes_to(slurm.sbatch("-wnode1", "--gpus-per-node=8"), "RUNNING")
     job = slurm.sbatch(*HELD, "--gpus=1")
     driver.launch(job, ["node1"])
+    until(lambda: "Resources" in slurm.call("squeue", "-h", "-j", job, "-o", "%r"), "Slurm to say why")
     (ended,) = driver.ends()
     assert ended.reason == NOT_STARTED
     assert "Slurm does not start it" in ended.detail
     assert not driver.waiting()  # it rests before it is placed again
+    assert driver.managed.avoided(int(job), driver.reader.clock()) == {"node1"}
     later = driver.restarted()
     assert later.waiting() == [job]
     later.launch(job, ["node3"], attempt=2)
     slurm.comes_to(job, "RUNNING")
+
+
+def test_a_job_on_a_node_that_was_drained_meanwhile_is_placed_again_at_once(driver: Driver) -> None:
+    job = driver.slurm.sbatch(*HELD, "--gpus=1")
+    driver.waiting()
+    driver.slurm.call("scontrol", "update", "NodeName=node8", "State=DRAIN", "Reason=fan")
+    driver.launch(job, ["node8"])
+    driver.source.read()
+    (ended,) = driver.ends()
+    assert (ended.reason, ended.detail) == (NOT_STARTED, "Slurm does not start it: ReqNodeNotAvail")
+    assert driver.waiting() == [job]
 
 
 def test_cancelled_in_slurm_before_and_after_it_was_placed(driver: Driver) -> None:

@@ -1,7 +1,6 @@
-"""A short stream of jobs while cranny is killed.
+"""A short stream of jobs while cranny is killed, a node is lost, one is added, and the controller is restarted.
 
-`python -m tests.slurm.stream` has the long one, in which nodes and the controller are lost as well: jobs that were
-placed on a node just before it went are placed again and again until Slurm says so, which may take minutes.
+`python -m tests.slurm.stream` has the long one.
 """
 
 import os
@@ -14,7 +13,7 @@ from tests.slurm.stream import run_stream
 
 @pytest.mark.skipif(not installed() and "CI" not in os.environ, reason="needs root and Slurm")
 def test_no_gpu_is_given_twice_and_no_job_is_lost_or_run_twice() -> None:
-    result = run_stream(jobs=16, kills=2, seed=0, sleep_s=1.5, nodes_change=False)
+    result = run_stream(jobs=14, kills=1, seed=0, sleep_s=1.5)
     assert result.violations == []
-    assert result.counts["kill"] == 2
-    assert result.counts["COMPLETED"] >= 14
+    assert (result.counts["kill"], result.counts["node"], result.counts["controller"]) == (1, 1, 1)
+    assert result.counts["COMPLETED"] >= 12

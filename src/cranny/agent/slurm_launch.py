@@ -132,6 +132,13 @@ def torchrun_command(
     ]
 
 
+def job_name(env: Mapping[str, str]) -> str:
+    """Return what Slurm calls this job; the number of the last task of an array would stand for all of it."""
+    if env.get("SLURM_ARRAY_JOB_ID") and env.get("SLURM_ARRAY_TASK_ID"):
+        return f"{env['SLURM_ARRAY_JOB_ID']}_{env['SLURM_ARRAY_TASK_ID']}"
+    return env.get("SLURM_HET_JOB_ID") or env.get("SLURM_JOB_ID") or ""
+
+
 def placement_of(job: str, env: Mapping[str, str]) -> PlacedComment | None:
     """Return where cranny has placed a job: by the environment, or else by Slurm; None if it has not."""
     if "CRANNY_RANKS" in env:
@@ -171,7 +178,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     if words == ["--export"]:
         from shlex import quote
 
-        placed = placement_of(env.get("SLURM_HET_JOB_ID") or env.get("SLURM_JOB_ID") or "", env)
+        placed = placement_of(job_name(env), env)
         if placed is not None:
             lines = {"RANKS": folded_ranks(placed.nodes), "MASTER": placed.master, "JOB_ID": placed.job}
             sys.stdout.write("".join(f"export CRANNY_{name}={quote(value)}\n" for name, value in lines.items()))
@@ -179,7 +186,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     if not words or words[0].startswith("-"):
         _fail(USAGE)
     task = TaskOfStep.of(env)
-    placed = placement_of(task.job, env)
+    placed = placement_of(job_name(env), env)
     found = variables(task, placed)
     for name in ("MASTER_ADDR", "MASTER_PORT"):  # a user who sets them knows better
         found[name] = env.get(name) or found[name]

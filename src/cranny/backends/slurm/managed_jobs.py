@@ -1,6 +1,7 @@
 """Which jobs of Slurm the service has launched: the source does not list them, the backend follows them."""
 
 import threading
+from collections.abc import Collection
 
 
 class ManagedJobs:
@@ -12,6 +13,9 @@ class ManagedJobs:
         self._followed: set[int] = set()
         self._dropped: dict[int, float] = {}  # id -> when it was no longer followed
         self._resting: dict[int, float] = {}  # id -> until when it is not listed as waiting
+        self._avoided: dict[
+            int, tuple[frozenset[str], float]
+        ] = {}  # id -> nodes that did not start it, until when
 
     def follow(self, job: int) -> None:
         """Note a job that is launched, before Slurm is asked to start it."""
@@ -28,6 +32,18 @@ class ManagedJobs:
             if rest_s:
                 self._resting[job] = now + rest_s
 
+    def avoid(self, job: int, nodes: Collection[str], until: float) -> None:
+        """Note nodes on which Slurm does not start a job, for some reason that it does not say of the nodes."""
+        with self._lock:
+            known = self._avoided.get(job, (frozenset(), 0.0))[0]
+            self._avoided[job] = known | frozenset(nodes), until
+
+    def avoided(self, job: int, now: float) -> frozenset[str]:
+        """Return the nodes on which a job is not to be placed now."""
+        with self._lock:
+            nodes, until = self._avoided.get(job, (frozenset(), 0.0))
+            return nodes if now < until else frozenset()
+
     def ours(self, job: int, asked_at: float) -> bool:
         """Return whether a job is followed now, or was when Slurm was asked."""
         with self._lock:
@@ -41,6 +57,6 @@ class ManagedJobs:
     def forget(self, known: set[int]) -> None:
         """Forget what there was to know of jobs that Slurm has forgotten."""
         with self._lock:
-            for notes in (self._dropped, self._resting):
+            for notes in (self._dropped, self._resting, self._avoided):
                 for job in [job for job in notes if job not in known]:
                     del notes[job]

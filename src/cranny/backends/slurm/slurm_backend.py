@@ -27,6 +27,7 @@ from cranny.model.cluster import Cluster
 START_S = 60.0  # that Slurm has to start a job whose nodes are busy; then it is taken back
 SURE_S = 5.0  # after which the reason that Slurm has is believed, if it is another one
 REST_S = 10.0  # before a job that was taken back is placed again
+AVOID_S = 120.0  # for which it is not placed on nodes where Slurm did not start it
 LIMITED_REST_S = 300.0  # if a limit or something else of Slurm keeps it from starting
 NEVER = float("-inf")  # it was not launched
 UNSURE_S = 120.0  # that a launch is retried within, if Slurm did not answer
@@ -45,7 +46,8 @@ class _Followed:
     """An attempt that Slurm runs, or may start."""
 
     what: Launch
-    slurm_id: int
+    slurm_id: int  # 0 if Slurm has forgotten it
+    address: str  # what commands call it
     since: float  # by the monotonic clock: answers from before do not count
     restarts: int
     stopping: bool = False
@@ -91,10 +93,11 @@ class SlurmBackend:
 
     def _launch_submitted(self, what: Launch) -> None:
         """Release a job that waits in Slurm."""
-        slurm_id, mine = int(what.external or 0), launch_token(what)
-        job = self._reader.known(slurm_id) or self._reader.table(self._reader.clock()).jobs.get(slurm_id)
+        mine = launch_token(what)
+        job = self._reader.known(what.external) or self._reader.table(self._reader.clock()).find(what.external)
         if job is None:
-            raise BackendError(f"job {what.job_id!r}: Slurm does not know its job {slurm_id}")
+            raise BackendError(f"job {what.job_id!r}: Slurm does not know its job {what.external}")
+        slurm_id = job.id
         placed = job.placed
         released = placed is not None and placed.launch == mine and not self._source.is_gated(job)
         if job.over or (job.running and not released):
@@ -111,7 +114,7 @@ class SlurmBackend:
         except OSError:  # it may have been released: until the next try it is no job of others
             self._managed.drop(slurm_id, self._reader.clock() + UNSURE_S)
             raise
-        self._running[what.job_id] = _Followed(what, slurm_id, self._reader.clock(), job.restarts)
+        self._running[what.job_id] = _Followed(what, slurm_id, job.address, self._reader.clock(), job.restarts)
 
     def _submit(self, what: Launch) -> None:
         """Submit a job to the nodes of its ranks, unless an earlier call has."""
@@ -129,7 +132,7 @@ class SlurmBackend:
                 raise BackendError(f"job {what.job_id!r}: {error}") from None
             found = int(printed.strip().partition(";")[0])
         self._managed.follow(found)
-        self._running[what.job_id] = _Followed(what, found, self._reader.clock(), 0)
+        self._running[what.job_id] = _Followed(what, found, str(found), self._reader.clock(), 0)
 
     def stop(self, job_id: str, grace_s: float | None = None) -> None:
         """Cancel a job; the time between SIGTERM and SIGKILL is Slurm's KillWait, or none if `grace_s` is 0."""
@@ -138,7 +141,7 @@ class SlurmBackend:
             return
         kill = ("--signal=KILL", "--full") if grace_s == 0 and followed.stopping else ()
         with contextlib.suppress(UnknownSlurmJobError):  # it is over, which `poll` reports
-            self._call("scancel", *kill, str(followed.slurm_id))
+            self._call("scancel", *kill, followed.address)
         followed.stopping = True
 
     def signal(self, job_id: str, number: int) -> None:
@@ -151,7 +154,7 @@ class SlurmBackend:
     def external_id(self, job_id: str) -> str:
         """Return what Slurm calls a job that runs."""
         followed = self._running.get(job_id)
-        return "" if followed is None else str(followed.slurm_id)
+        return "" if followed is None else followed.address
 
     def poll(self) -> Sequence[Ended]:
         """Return the attempts that ended, as far as Slurm's last answer tells."""
@@ -176,13 +179,13 @@ class SlurmBackend:
             known = self._running.get(what.job_id)
             if known is not None and known.what.attempt == what.attempt:
                 continue
-            job = table.jobs.get(self._slurm_id(what, table))
+            job = self._job_of(what, table)
             if known is not None or not self._was_launched(what, job):
                 ended.append(Ended(what.job_id, what.attempt, None, "lost"))
                 continue
-            slurm_id = int(what.external or 0) if job is None else job.id
-            followed = _Followed(what, slurm_id, table.asked_at, 0 if job is None else job.restarts)
-            self._managed.follow(slurm_id)
+            known_as = (0, what.external) if job is None else (job.id, job.address)
+            followed = _Followed(what, *known_as, table.asked_at, 0 if job is None else job.restarts)
+            self._managed.follow(followed.slurm_id)
             if (report := self._judge(followed, table)) is not None:
                 ended.append(report)
             else:
@@ -192,11 +195,11 @@ class SlurmBackend:
     def close(self) -> None:
         """Do nothing: Slurm runs the jobs."""
 
-    def _slurm_id(self, what: Launch, table: JobTable) -> int:
-        """Return Slurm's id of a job; 0 if there is none."""
+    def _job_of(self, what: Launch, table: JobTable) -> SlurmJob | None:
+        """Return the job of Slurm that an attempt is; None if Slurm does not know it."""
         if what.argv == SUBMITTED:
-            return int(what.external or 0)
-        return self._by_token(table, launch_token(what)) or 0
+            return table.find(what.external)
+        return table.jobs.get(self._by_token(table, launch_token(what)) or 0)
 
     def _by_token(self, table: JobTable, token: str) -> int | None:
         """Return the job of Slurm that an attempt was submitted as; of several parts the first."""
@@ -223,25 +226,25 @@ class SlurmBackend:
     def _release(self, what: Launch, job: SlurmJob) -> None:
         """Set nodes and shape of a job and let it begin, in one call; one that is held is released in a second."""
         if not job.priority and job.pending and not self._source.is_gated(job):
-            raise BackendError(f"job {what.job_id!r}: its job {job.id} is held in Slurm ({job.reason})")
+            raise BackendError(f"job {what.job_id!r}: its job {job.address} is held in Slurm ({job.reason})")
         comment = self._reader.written(job, self._comment(what))
         options = [*placed_options(job, what.machines), comment, "StartTime=now"]
         try:
-            self._call("scontrol", "update", f"JobId={job.id}", *options)
+            self._call("scontrol", "update", f"JobId={job.address}", *options)
         except BackendError as error:
             now = self._reader.table(self._reader.clock()).jobs.get(job.id)
             if now is not None and now.running and set(now.nodes) == set(what.machines):
                 return  # an earlier call had reached Slurm
             raise BackendError(f"job {what.job_id!r}: {error}") from None
         if not job.priority:
-            self._call("scontrol", "release", str(job.id))
+            self._call("scontrol", "release", job.address)
 
-    def _gate(self, slurm_id: int) -> bool:
+    def _gate(self, address: str) -> bool:
         """Let a job that has not started wait for cranny again; return False if it has started meanwhile."""
         try:
-            self._call("scontrol", "update", f"JobId={slurm_id}", f"StartTime={FAR}")
+            self._call("scontrol", "update", f"JobId={address}", f"StartTime={FAR}")
         except BackendError as error:
-            _log.warning("Slurm's job %s is not taken back: %s", slurm_id, error)
+            _log.warning("Slurm's job %s is not taken back: %s", address, error)
             return False
         return True
 
@@ -251,7 +254,7 @@ class SlurmBackend:
         job = next((part for part in parts if not part.over), parts[0] if parts else None)
         end = partial(Ended, followed.what.job_id, followed.what.attempt)
         if job is None:
-            report = end(*self._forgotten(followed.slurm_id))
+            report = end(*self._forgotten(followed.address))
         elif job.over:
             report = end(*_how(next(iter(sorted(job.states))), job.exit_code))
         elif job.running:
@@ -275,30 +278,39 @@ class SlurmBackend:
             return None  # it has its nodes, and waits for them
         begins_later = job.reason == "BeginTime" and not self._source.is_gated(job)  # as after a node has failed
         if job.restarts > followed.restarts or begins_later:
-            if not self._source.is_gated(job) and job.priority and not self._gate(job.id):
+            if not self._source.is_gated(job) and job.priority and not self._gate(job.address):
                 return None
             report = end(None, "lost", f"Slurm has put it back into its queue: {job.reason}")
         elif self._source.is_gated(job) or not job.priority:
             report = end(None, NOT_STARTED, f"held in Slurm: {job.reason}")
         else:
-            patience_s, rest_s = self._patience(job.reason)
-            if self._reader.clock() - followed.since < patience_s or followed.stopping or not self._gate(job.id):
+            patience_s, rest_s = self._patience(job.reason, followed.what.machines)
+            if (
+                self._reader.clock() - followed.since < patience_s
+                or followed.stopping
+                or not self._gate(job.address)
+            ):
                 return None
+            if rest_s and job.reason.startswith(("Resources", "ReqNodeNotAvail", "NodeDown")):
+                refused = set(job.unavailable) & set(followed.what.machines) or followed.what.machines
+                self._managed.avoid(job.id, refused, self._reader.clock() + AVOID_S)
             report = end(None, NOT_STARTED, f"Slurm does not start it: {job.reason}")
-            _log.warning("Slurm's job %s was not started within %g s: %s", job.id, patience_s, job.reason)
+            _log.warning("Slurm's job %s was not started within %g s: %s", job.address, patience_s, job.reason)
         self._managed.drop(job.id, self._reader.clock(), rest_s)
         return report
 
-    def _patience(self, reason: str) -> tuple[float, float]:
+    def _patience(self, reason: str, nodes: Sequence[str]) -> tuple[float, float]:
         """Return how long a job may wait for its nodes, and how long it rests after that, in seconds."""
+        if reason.startswith("ReqNodeNotAvail") and self._source.closed & set(nodes):
+            return 0.0, 0.0  # it is not placed on that node again
         if reason in ("", "None", "Resources", "Priority", "Prolog", "Cleaning"):
             return self._start_s, REST_S
         soon_s = min(SURE_S, self._start_s)
         return soon_s, REST_S if reason.startswith(("ReqNodeNotAvail", "NodeDown")) else LIMITED_REST_S
 
-    def _forgotten(self, slurm_id: int) -> tuple[int | None, Reason, str]:
+    def _forgotten(self, address: str) -> tuple[int | None, Reason, str]:
         """Return how a job ended that slurmctld no longer knows, by accounting if there is any."""
-        found = self._reader.accounted(slurm_id)
+        found = self._reader.accounted(address)
         if found is None:
             return None, "failed", "Slurm no longer knows how it ended: raise MinJobAge, or set up accounting"
         return _how(*found)
@@ -312,7 +324,7 @@ def _how(state: str, exit_code: int | None) -> tuple[int | None, Reason, str]:
 
 
 def _said(job: SlurmJob) -> str:
-    return f"its job {job.id} is {', '.join(sorted(job.states)).lower()} in Slurm"
+    return f"its job {job.address} is {', '.join(sorted(job.states)).lower()} in Slurm"
 
 
 def launch_token(what: Launch) -> str:

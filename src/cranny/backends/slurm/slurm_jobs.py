@@ -1,6 +1,7 @@
 """Jobs as `squeue --json` has them, of any version."""
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,9 +29,11 @@ OVER = frozenset(
     }
 )
 HOLDS = frozenset({"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STAGE_OUT", "SIGNALING", "STOPPED"})
+_UNAVAILABLE = re.compile(r"UnavailableNodes:([^\s]+)")
 HELD_BY_USER = "JobHeldUser"
 FIELDS = (  # that say anything about a job here
     *("job_id", "name", "user_name", "user_id", "account", "partition", "job_state", "state_reason", "priority"),
+    "state_description",
     *(
         "submit_time",
         "eligible_time",
@@ -44,7 +47,15 @@ FIELDS = (  # that say anything about a job here
     *("admin_comment", "required_nodes", "excluded_nodes", "features", "tres_per_node", "tres_per_task"),
     *("tres_per_job", "tres_per_socket", "tasks", "tasks_per_node", "node_count", "max_nodes", "cpus"),
     *("memory_per_cpu", "memory_per_node", "memory_per_tres", "resv_name", "dependency", "array_job_id"),
-    *("het_job_id", "requeue", "restart_cnt", "exit_code"),
+    *(
+        "array_task_id",
+        "array_task_string",
+        "array_max_tasks",
+        "het_job_id",
+        "requeue",
+        "restart_cnt",
+        "exit_code",
+    ),
 )
 
 
@@ -59,6 +70,7 @@ class SlurmJob:
     partition: str  # one, or several with commas between
     states: frozenset[str]
     reason: str
+    unavailable: tuple[str, ...]  # nodes that it asks for and that Slurm does not give it
     priority: float
     submit_s: float
     eligible_s: float  # not before
@@ -87,11 +99,19 @@ class SlurmJob:
     reservation: str
     waits_for: str  # its dependency
     array: int  # that it belongs to, or 0
+    task: int | None  # of an array
+    unsplit: str  # the tasks of an array that this stands for, as `1,3-9%2`; empty if it is one job
+    most_tasks: int  # of its array that run at a time; 0: all
     group: int  # the heterogeneous job that it is a part of, or 0
     requeue: bool
     restarts: int
     exit_code: int | None  # minus the signal if one ended it
     gres: str = field(default="gres:", compare=False)  # how this version of Slurm begins `gres:gpu:2`
+
+    @property
+    def address(self) -> str:
+        """What commands call it: the id of the last task of an array would stand for all of them."""
+        return str(self.id) if self.task is None else f"{self.array}_{self.task}"
 
     @property
     def placed(self) -> PlacedComment | None:
@@ -162,6 +182,9 @@ def _job(entry: Mapping[str, Any]) -> SlurmJob:
         partition=text(entry.get("partition")),
         states=state,
         reason=text(entry.get("state_reason")),
+        unavailable=names(found[1])
+        if (found := _UNAVAILABLE.search(text(entry.get("state_description"))))
+        else (),
         priority=number(entry.get("priority")) or 0.0,
         submit_s=number(entry.get("submit_time")) or 0.0,
         eligible_s=number(entry.get("eligible_time")) or 0.0,
@@ -191,6 +214,9 @@ def _job(entry: Mapping[str, Any]) -> SlurmJob:
         reservation=text(entry.get("resv_name")),
         waits_for=text(entry.get("dependency")),
         array=count(entry.get("array_job_id")),
+        task=None if (task := number(entry.get("array_task_id"))) is None else int(task),
+        unsplit=text(entry.get("array_task_string")),
+        most_tasks=count(entry.get("array_max_tasks")),
         group=count(entry.get("het_job_id")),
         requeue=bool(entry.get("requeue")),
         restarts=count(entry.get("restart_cnt")),

@@ -23,6 +23,12 @@ class JobTable:
     asked_at: float  # by the clock of `time.monotonic`, before Slurm was asked
     jobs: Mapping[int, SlurmJob]
 
+    def find(self, address: str) -> SlurmJob | None:
+        """Return a job by what commands call it: its id, or `12_3` for a task of an array."""
+        if address.isdigit():
+            return self.jobs.get(int(address))
+        return next((job for job in self.jobs.values() if job.task is not None and job.address == address), None)
+
     def parts(self, job_id: int) -> list[SlurmJob]:
         """Return the parts of a job: itself, or all of a heterogeneous one; none if Slurm does not know it."""
         first = self.jobs.get(job_id)
@@ -59,9 +65,9 @@ class SlurmReader:
                 self._table = table = JobTable(now, self._jobs.read(self.commands.json("squeue", "--states=all")))
             return table
 
-    def known(self, job_id: int) -> SlurmJob | None:
+    def known(self, address: str) -> SlurmJob | None:
         """Return a job as Slurm had it when it was asked last."""
-        return None if self._table is None else self._table.jobs.get(job_id)
+        return None if self._table is None else self._table.find(address)
 
     def next_table(self) -> JobTable:
         """Return all jobs as they are after this call, which waits so that Slurm is not asked too often."""
@@ -102,10 +108,10 @@ class SlurmReader:
         before = PlacedComment.read(job.comment) if field == "Comment" else None
         return f"{field}={comment._replace(hints=() if before is None else before.hints).write()}"
 
-    def accounted(self, job: int) -> tuple[str, int | None] | None:
+    def accounted(self, job: str) -> tuple[str, int | None] | None:
         """Return the state and exit code of a job that slurmctld has forgotten, if there is accounting."""
         try:
-            printed = self.commands.call("sacct", "-n", "-P", "-X", "-j", str(job), "-o", "State,ExitCode")
+            printed = self.commands.call("sacct", "-n", "-P", "-X", "-j", job, "-o", "State,ExitCode")
         except (BackendError, OSError):
             return None
         state, _, code = printed.strip().partition("\n")[0].partition("|")

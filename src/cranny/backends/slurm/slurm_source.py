@@ -2,12 +2,13 @@
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from cranny.backends.cluster_reading import ClusterReading, ExternalJob, ForeignJob, Reservation
 from cranny.backends.protocol import BackendError
+from cranny.backends.slurm.job_arrays import ArrayLimits, to_split
 from cranny.backends.slurm.managed_jobs import ManagedJobs
 from cranny.backends.slurm.slurm_cluster import read_switches
 from cranny.backends.slurm.slurm_jobs import HELD_BY_USER, SlurmJob
@@ -52,7 +53,7 @@ class SlurmSource:
         """
         self._reader, self._managed, self._links, self._now_s = reader, managed, links, now_s
         self._partitions, self._shadows = partitions, shadows
-        self._specs: dict[int, tuple[SlurmJob, Cluster, dict[str, Any]]] = {}  # by id
+        self._specs: dict[int, tuple[SlurmJob, Cluster, frozenset[str], dict[str, Any]]] = {}  # by id
         self._reasons: dict[str, str] = {}  # job -> why it waits, to be written
         self._shown: dict[str, float] = {}  # job -> when its reason was written
         self._asked_at = float("-inf")  # when what changes rarely was asked for
@@ -62,6 +63,8 @@ class SlurmSource:
         self._cluster: Cluster | None = None
         self._described: object = None  # what the cluster was made from
         self.skipped: Mapping[str, str] = {}  # job -> why cranny does not place it although it is marked
+        self._new_skips: Mapping[str, str] = {}  # those that the last reading has found
+        self.closed: frozenset[str] = frozenset()  # nodes that took no new jobs when they were read last
         self._addresses: Mapping[str, str] = {}  # of nodes
 
     def read(self) -> ClusterReading:
@@ -77,31 +80,40 @@ class SlurmSource:
         others = [
             job for job in table.jobs.values() if not self._managed.ours(job.group or job.id, table.asked_at)
         ]
+        others.sort(key=lambda job: (job.array or job.id, job.task or 0))
+        gated = {job.id: job for job in others if self.is_gated(job)}
+        limits = ArrayLimits(table.jobs.values(), gated)
+        waiting = list(self._waiting(others if self._shadows else list(gated.values()), cluster, limits))
+        if not self._shadows:
+            self._split_arrays(gated.values())
+            self._hand_over(gated)
         failed = {name: why for name, node in nodes.items() if (why := node.failed)}
+        unavailable = {
+            name: why for name, node in nodes.items() if name not in failed and (why := node.unavailable)
+        }
+        self.closed = frozenset((*failed, *unavailable))
         return ClusterReading(
             cluster=cluster,
             read_s=self._now_s() - (self._reader.clock() - table.asked_at),
-            unavailable={
-                name: why for name, node in nodes.items() if name not in failed and (why := node.unavailable)
-            },
+            unavailable=unavailable,
             failed=failed,
             foreign=[*(_foreign(job, nodes) for job in others if job.running), *_drained(nodes)],
-            waiting=list(self._waiting(others, cluster)),
+            waiting=waiting,
             reservations=self._reservations,
         )
 
     def show(self, reasons: Mapping[str, str]) -> None:
         """Write into a comment of waiting jobs why they wait; seldom, and a few after each reading."""
         if not self._shadows:
-            self._reasons.update({job: why for job, why in reasons.items() if job.isdigit()})
+            self._reasons.update(reasons)
             self._write_reasons(self._reader.table())
 
     def _write_reasons(self, table: JobTable) -> None:
         now = self._reader.clock()
-        self._shown = {job: at for job, at in self._shown.items() if int(job) in table.jobs}
+        self._shown = {job: at for job, at in self._shown.items() if at > now - SHOWN_S}
         due = [job for job in self._reasons if now - self._shown.get(job, float("-inf")) >= SHOWN_S]
         for job_id in due[:MOST_SHOWN]:
-            job, why = table.jobs.get(int(job_id)), self._reasons.pop(job_id)
+            job, why = table.find(job_id), self._reasons.pop(job_id)
             placed = PlacedComment() if job is None else job.placed or PlacedComment()
             with self._managed.comments:  # a launch writes the ranks there, which must not be lost
                 if job is None or not self.is_gated(job) or self._managed.ours(job.id, table.asked_at):
@@ -111,9 +123,42 @@ class SlurmSource:
                     self._reader.commands.call("scontrol", "update", f"JobId={job_id}", written)
             self._shown[job_id] = now
 
+    def _split_arrays(self, gated: Iterable[SlurmJob]) -> None:
+        """Make jobs of the next tasks of arrays, which are placed one by one."""
+        now_s = self._now_s()
+        able = [job for job in gated if job.array and _may_begin(job, now_s) and job.address not in self.skipped]
+        for job, task in to_split(
+            (each for each in able if each.unsplit), (each for each in able if not each.unsplit)
+        ):
+            written = self._reader.written(job, job.placed or PlacedComment())
+            self._reader.commands.call("scontrol", "update", f"JobId={task}", written)
+
+    def _hand_over(self, gated: Mapping[int, SlurmJob]) -> None:
+        """Let Slurm start marked jobs that cranny cannot place: they would wait for ever."""
+        for job in (each for each in gated.values() if each.address in self._new_skips):
+            why = self._new_skips[job.address]
+            if job.placed is None and job.comment.split()[:1] != [MARK]:
+                _log.warning("Slurm's job %s is not placed: it %s", job.address, why)
+                continue
+            said = (job.placed or PlacedComment())._replace(text=f"Slurm places this job, since it {why}")
+            try:
+                self._reader.commands.call(
+                    *("scontrol", "update", f"JobId={job.address}"),
+                    self._reader.written(job, said),
+                    "StartTime=now",
+                )
+                if not job.priority:
+                    self._reader.commands.call("scontrol", "release", job.address)
+            except BackendError as error:
+                _log.warning(
+                    "Slurm's job %s is not placed: it %s; nor is it released: %s", job.address, why, error
+                )
+            else:
+                _log.warning("Slurm's job %s is left to Slurm: it %s", job.address, why)
+
     def is_gated(self, job: SlurmJob) -> bool:
         """Return whether a job waits for cranny to place it, held or with a begin far in the future."""
-        if not job.pending or (job.array or job.group):
+        if not job.pending or job.group not in (0, job.id):
             return False
         if job.priority and job.eligible_s > self._now_s() + GATED_S:
             return job.placed is not None or self._opted_in(job)
@@ -133,25 +178,24 @@ class SlurmSource:
     def _opted_in(self, job: SlurmJob) -> bool:
         return job.comment.split()[:1] == [MARK] or bool(self._partitions & set(job.partition.split(",")))
 
-    def _waiting(self, jobs: list[SlurmJob], cluster: Cluster) -> Iterator[ExternalJob]:
+    def _waiting(self, jobs: list[SlurmJob], cluster: Cluster, limits: ArrayLimits) -> Iterator[ExternalJob]:
         now, now_s = self._reader.clock(), self._now_s()
         most = max(machine.gpus for machine in cluster.machines)
         skipped: dict[str, str] = {}
         for job in jobs:
-            wanted = self._waits(job) if self._shadows else self.is_gated(job)
-            if not wanted or "unfulfilled" in job.waits_for or self._managed.rests(job.id, now):
+            if (self._shadows and not self._waits(job)) or self._managed.rests(job.id, now):
                 continue
             placed = job.placed
-            if placed is not None and placed.after_s > now_s:
+            if not _may_begin(job, now_s):
                 continue
             try:
                 spec = self._known_spec(job, placed, most, cluster)
             except BackendError as error:
-                skipped[str(job.id)] = str(error)
-                if str(job.id) not in self.skipped and not self._shadows:
-                    _log.warning("Slurm's job %s is not placed: %s", job.id, error)
+                skipped[job.address] = str(error)
                 continue
-            yield ExternalJob(str(job.id), job.user, spec, job.priority, job.submit_s)
+            if not job.unsplit and limits.take(job):
+                yield ExternalJob(job.address, job.user, spec, job.priority, job.submit_s)
+        self._new_skips = {address: why for address, why in skipped.items() if address not in self.skipped}
         self.skipped = skipped
         self._specs = {job.id: self._specs[job.id] for job in jobs if job.id in self._specs}
 
@@ -159,13 +203,18 @@ class SlurmSource:
         self, job: SlurmJob, placed: PlacedComment | None, most: int, cluster: Cluster
     ) -> dict[str, Any]:
         """Return the fields of a job file, made anew only if the job or the cluster has changed."""
-        known = self._specs.get(job.id)
-        if known is None or known[0] is not job or known[1] is not cluster:
-            known = self._specs[job.id] = job, cluster, self._spec(job, placed, most, cluster)
-        return known[2]
+        known, avoided = self._specs.get(job.id), self._managed.avoided(job.id, self._reader.clock())
+        if known is None or known[0] is not job or known[1] is not cluster or known[2] != avoided:
+            spec = self._spec(job, placed, most, cluster, avoided)
+            known = self._specs[job.id] = job, cluster, avoided, spec
+        return known[3]
 
-    def _spec(self, job: SlurmJob, placed: PlacedComment | None, most: int, cluster: Cluster) -> dict[str, Any]:
+    def _spec(
+        self, job: SlurmJob, placed: PlacedComment | None, most: int, cluster: Cluster, avoided: frozenset[str]
+    ) -> dict[str, Any]:
         """Return the fields of a job file; `BackendError` if cranny cannot say the same as Slurm."""
+        if job.group:
+            raise BackendError("is heterogeneous")
         shape = shape_of(job, most)
         spec: dict[str, Any] = {
             **_hints(job.comment),
@@ -195,7 +244,7 @@ class SlurmSource:
             allowed &= {name for name, features in every.items() if features & choices}
         if job.required_nodes and (placed is None or not placed.launch):  # the user's own, not cranny's
             allowed &= set(job.required_nodes)
-        if excluded := (set(every) - allowed) | (set(job.excluded_nodes) & set(every)):
+        if excluded := (set(every) - allowed) | ((avoided | set(job.excluded_nodes)) & set(every)):
             constraints["exclude"] = sorted(excluded)
         if shape.gpu_type:
             constraints["gpu_type"] = shape.gpu_type
@@ -264,11 +313,17 @@ def _hints(comment: str) -> dict[str, Any]:
     return found
 
 
+def _may_begin(job: SlurmJob, now_s: float) -> bool:
+    """Return whether what the user lets a job wait for is over: other jobs, and a time."""
+    placed = job.placed
+    return "unfulfilled" not in job.waits_for and (placed is None or placed.after_s <= now_s)
+
+
 def _features(expression: str) -> tuple[set[str], set[str]]:
     """Return the features that a job needs all of, and those that it needs one of."""
     plain = expression.replace("(", "").replace(")", "")
     if re.search(r"[\[\]*]", plain) or ("|" in plain and "&" in plain):
-        raise BackendError(f"its constraint {expression!r} is more than cranny reads: use & alone, or | alone")
+        raise BackendError(f"has the constraint {expression!r}, of which cranny reads & alone, or | alone")
     if "|" in plain:
         return set(), set(plain.split("|"))
     return set(re.split(r"[&,]", plain)) - {""}, set()
@@ -278,7 +333,7 @@ def _foreign(job: SlurmJob, nodes: Mapping[str, SlurmNode]) -> ForeignJob:
     """Return what a job holds on nodes with GPUs."""
     gpus = {name: held for name, held in job.gpus.items() if name in nodes}
     resources = {name: held for name, held in job.resources.items() if name in nodes}
-    return ForeignJob(str(job.id), job.user, gpus, resources, job.ends_s)
+    return ForeignJob(job.address, job.user, gpus, resources, job.ends_s)
 
 
 def _drained(nodes: Mapping[str, SlurmNode]) -> Iterator[ForeignJob]:
