@@ -63,7 +63,7 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-emi
 lock: .venv/dev.done  ## write down versions of new dependencies; with UPGRADE=--upgrade the newest of all
 	$(PIP) uv
 	$(LOCK) pyproject.toml -o requirements/run.lock
-	$(LOCK) pyproject.toml --extra exact --extra ray --extra repro --extra service --group dev --group docs -o requirements/dev.lock
+	$(LOCK) pyproject.toml --extra exact --extra oidc --extra ray --extra repro --extra service --group dev --group docs -o requirements/dev.lock
 
 clean:
 	rm -rf .venv out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -31,6 +31,7 @@ from cranny.service.auth import Authenticator, create
 from cranny.service.clock import wall_clock
 from cranny.service.limits import Limits
 from cranny.service.locations import Location
+from cranny.service.oidc_login import OidcLogin
 from cranny.service.service import Service
 from cranny.service.store import EventStore
 from cranny.service.user_rights import Rights
@@ -149,7 +150,12 @@ def serve(start: Start) -> Iterator[Serve]:
     """Return what serves a service over HTTP; root is admin, ann and bob are users, eve only looks."""
     servers: list[tuple[uvicorn.Server, threading.Thread, Any]] = []
 
-    def make(cluster: Cluster = CLUSTER, **settings: Any) -> Site:
+    def make(
+        cluster: Cluster = CLUSTER,
+        *,
+        oidc: Callable[[str, Authenticator], OidcLogin] | None = None,
+        **settings: Any,
+    ) -> Site:
         running = start(cluster, **settings)
         store = running.service.store
         roles = {"root": "admin", "ann": "user", "bob": "user", "eve": "viewer"}
@@ -161,8 +167,9 @@ def serve(start: Start) -> Iterator[Serve]:
         thread.start()
         until(lambda: server.started)
         servers.append((server, thread, app))
-        port = server.servers[0].sockets[0].getsockname()[1]
-        return Site(running, authenticator, f"http://127.0.0.1:{port}", tokens)
+        url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+        app.state.oidc = None if oidc is None else oidc(url, authenticator)
+        return Site(running, authenticator, url, tokens)
 
     yield make
     for server, thread, app in servers:

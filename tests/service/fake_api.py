@@ -323,7 +323,7 @@ def problem(status: int, title: str, detail: str, errors: list[dict[str, str]] |
 def app_of(fake: Fake) -> FastAPI:
     """Return the pages and the canned API of a made-up cluster."""
     app = FastAPI()
-    app.state.also_at = fake.also_at
+    app.state.also_at, app.state.oidc = fake.also_at, None
     app.include_router(dashboard.router)
 
     @app.middleware("http")

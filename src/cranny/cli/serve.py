@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cranny.service.auth import Authenticator
+    from cranny.service.oidc_login import OidcLogin
+    from cranny.service.oidc_provider import OidcProvider
     from cranny.service.server import ListenAddress
     from cranny.service.service import Service
 
@@ -117,11 +119,30 @@ class Listening:
         option("--also-at", "URL of another service on the same database, where the dashboard goes on."),
     ] = None
 
-    def address(self) -> "ListenAddress":
+    oidc: Annotated[
+        Path | None, option("--oidc", "A file that names an OpenID provider, for sign-in to the dashboard.")
+    ] = None
+
+    def provider(self) -> "OidcProvider | None":
+        """Return the provider that users sign in with, if there is one; it is not asked anything yet."""
+        if self.oidc is None:
+            return None
+        check_libraries("--oidc", "authlib", "joserfc")
+        from cranny.service.clock import wall_clock
+        from cranny.service.oidc_provider import OidcProvider
+        from cranny.service.oidc_settings import read_client_secret, read_oidc
+
+        settings = read_oidc(self.oidc)
+        secret = read_client_secret(settings, self.oidc.parent)
+        return OidcProvider(settings, secret, wall_clock)
+
+    def address(self, sign_in: "OidcLogin | None") -> "ListenAddress":
         """Return where the server listens."""
         from cranny.service.server import ListenAddress
 
         names, others = tuple(self.names or ()), tuple(map(_origin, self.also_at or ()))
+        if sign_in is not None:  # the provider sends browsers there
+            names = (*names, urlsplit(sign_in.origin).hostname or "")
         hsts_s = self.hsts_days * 86_400
         return ListenAddress(self.host, self.port, self.certificate, self.key, names, hsts_s, others)
 
@@ -178,6 +199,7 @@ def serve(
         from cranny.service.auth import Authenticator, is_loopback
         from cranny.service.limits import Limits
         from cranny.service.locations import Location
+        from cranny.service.oidc_login import OidcLogin
         from cranny.service.server_file import state_folder
         from cranny.service.service import Service
         from cranny.service.standby import open_as_writer
@@ -189,14 +211,17 @@ def serve(
     jobs = slurm if slurm.chosen(local) else local
     runs = jobs.build(cluster, kept, recommend_only=recommend_only)
     allowed = None if rights is None else read_rights(rights)
+    provider = listening.provider()
     check_pair(listening.certificate, listening.key)  # with the rights that the service has from here on
     store = open_as_writer(database or str(kept / "log.db"), warn)
     authenticator = Authenticator(store, loopback=is_loopback(listening.host))
+    sign_in = None if provider is None else OidcLogin(provider, authenticator)
     limits = Limits(
         jobs_per_user=jobs_per_user,
         check_user=runs.check_user,
         recent_jobs=recent_jobs,
         keep_events_s=None if keep_days is None else keep_days * DAY_S,
+        keep_logs_s=None if local.keep_logs_days is None else local.keep_logs_days * DAY_S,
     )
     service = Service(
         store,
@@ -209,7 +234,7 @@ def serve(
         location=Location.here(kept, host_id),
         source=runs.source,
     )
-    _run(service, authenticator, listening.address(), shared=local.shared, as_json=as_json)
+    _run(service, authenticator, listening.address(sign_in), sign_in, shared=local.shared, as_json=as_json)
 
 
 @contextlib.contextmanager
@@ -236,7 +261,13 @@ def _setting(
 
 
 def _run(
-    service: "Service", authenticator: "Authenticator", address: "ListenAddress", *, shared: bool, as_json: bool
+    service: "Service",
+    authenticator: "Authenticator",
+    address: "ListenAddress",
+    sign_in: "OidcLogin | None",
+    *,
+    shared: bool,
+    as_json: bool,
 ) -> None:
     """Serve until the process is ended; jobs keep running. A shared service is not found in anyone's home."""
     with _loading():
@@ -259,6 +290,11 @@ def _run(
             known = service.scheduler.cluster
             last.enter_context(WeeklyReports(service.store, service.folder, made_with, service.now_s, known))
 
+        if service.limits.keep_logs_s is not None:
+            from cranny.service.log_retention import LogRetention
+
+            last.enter_context(LogRetention(service, service.limits.keep_logs_s))
+
         def started(url: str) -> None:
             token = authenticator.process_token(user) if authenticator.loopback else None
             for folder in {service.folder} if shared else {state_folder(), service.folder}:
@@ -275,16 +311,21 @@ def _run(
             if not authenticator.loopback and url.startswith("http:"):
                 warn("tokens are sent unencrypted without --tls-certificate")
 
-        run(service, authenticator, address, started)
+        run(service, authenticator, address, started, sign_in)
 
 
 def needs_service() -> None:
     """Raise with what to install if the libraries of the service are missing."""
+    check_libraries("the service", "fastapi", "uvicorn", "sqlalchemy", "prometheus_client", "httpx")
+
+
+def check_libraries(what: str, *names: str) -> None:
+    """Raise with what to install if a library is missing that something needs."""
     from importlib.util import find_spec
 
-    for name in ("fastapi", "uvicorn", "sqlalchemy", "prometheus_client", "httpx"):
+    for name in names:
         if not find_spec(name):
-            raise MissingExtraError("the service", name)
+            raise MissingExtraError(what, name)
 
 
 def check_pair(certificate: Path | None, key: Path | None) -> None:

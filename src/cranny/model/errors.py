@@ -17,8 +17,10 @@ class InputError(CrannyError, ValueError):
 
 # The extra of the package that brings a library.
 EXTRA_OF = {
+    "authlib": "oidc",
     "fastapi": "service",
     "httpx": "service",
+    "joserfc": "oidc",
     "matplotlib": "repro",
     "ortools": "exact",
     "prometheus_client": "service",

@@ -1,7 +1,9 @@
 """Authentication and roles: bearer tokens and browser sessions, both stored only as hashes."""
 
 import hashlib
+import hmac
 import ipaddress
+import math
 import secrets
 import threading
 import time
@@ -35,12 +37,24 @@ class Caller(NamedTuple):
     role: Role
 
 
+class LoginCode(NamedTuple):
+    """What a login code that can be used once stands for."""
+
+    caller: Caller
+    method: str  # by which the user got it, for the audit
+    verifier: str | None = (
+        None  # hash of what the page must present besides; None for a link, which anyone can open
+    )
+    until_s: float = math.inf  # on the monotonic clock
+
+
 class Session(NamedTuple):
     """A browser session that was just opened; its secret is available only now."""
 
     secret: str
     caller: Caller
     until_s: float
+    method: str  # by which it was opened
 
 
 def new_token() -> str:
@@ -95,7 +109,7 @@ class Authenticator:
         self._sessions: dict[str, SessionRow] = {}
         self._read_at = -CACHE_S
         self._own: dict[str, Caller] = {}  # tokens valid only in this process
-        self._codes: dict[str, Caller] = {}  # of one-time login links
+        self._codes: dict[str, LoginCode] = {}  # by the hash of each
         self._revoked: dict[str, bool] | None = None  # by token, as far as seen
         self.on_token: list[Callable[[TokenRow], None]] = []  # get tokens created or revoked by other processes
         self._read()
@@ -136,23 +150,33 @@ class Authenticator:
 
     def one_time_code(self, caller: Caller) -> str:
         """Return a login code that can be used once."""
+        return self._issue(LoginCode(caller, "link"))
+
+    def bound_code(self, caller: Caller, verifier: str, valid_s: float, method: str) -> str:
+        """Return a login code that is of use only for a short time, and only with a verifier."""
+        return self._issue(LoginCode(caller, method, hashed(verifier), time.monotonic() + valid_s))
+
+    def _issue(self, entry: LoginCode) -> str:
         code = secrets.token_urlsafe(32)
         with self._lock:
-            self._codes[hashed(code)] = caller
+            self._codes = {key: each for key, each in self._codes.items() if each.until_s > time.monotonic()}
+            self._codes[hashed(code)] = entry
         return code
 
-    def redeem(self, code: str) -> Session:
-        """Exchange a one-time code for a session."""
+    def redeem(self, code: str, verifier: str | None = None) -> Session:
+        """Exchange a one-time code for a session; a wrong verifier uses it up."""
         with self._lock:
-            caller = self._codes.pop(hashed(code), None)
-        if caller is None:
+            entry = self._codes.pop(hashed(code), None)
+        if entry is None or entry.until_s <= time.monotonic():
             raise UnauthenticatedError("login link already used, or issued before the last restart")
-        return self._open_session(caller, None)
+        if entry.verifier is not None and not hmac.compare_digest(entry.verifier, hashed(verifier or "")):
+            raise UnauthenticatedError("this sign-in was begun in another tab or browser; begin it here")
+        return self._open_session(entry.caller, None, entry.method)
 
     def log_in(self, token: str) -> Session:
         """Open a browser session with a token; the session ends with the token."""
         caller, row = self.by_token(token), self._tokens.get(hashed(token))
-        return self._open_session(caller, row)
+        return self._open_session(caller, row, "token")
 
     def log_out(self, session: str) -> None:
         """End a session."""
@@ -189,7 +213,7 @@ class Authenticator:
         with self._lock:  # a concurrent read may have missed the change
             self._read_at = -CACHE_S
 
-    def _open_session(self, caller: Caller, token: TokenRow | None) -> Session:
+    def _open_session(self, caller: Caller, token: TokenRow | None, method: str) -> Session:
         secret, now_s = SESSION_PREFIX + secrets.token_urlsafe(32), self._clock()
         until_s = now_s + SESSION_S
         if token is not None and token.expires_s is not None:
@@ -199,7 +223,7 @@ class Authenticator:
             SessionRow(hashed(secret), caller.user, caller.role, token_id, until_s), now_s, MAX_SESSIONS
         )
         self.invalidate()
-        return Session(secret, caller, until_s)
+        return Session(secret, caller, until_s, method)
 
     @property
     def fresh(self) -> bool:

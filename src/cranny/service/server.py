@@ -15,6 +15,7 @@ from cranny.service.api.app import build
 from cranny.service.api.request_guard import HSTS_S, RequestRules
 from cranny.service.auth import Authenticator, is_loopback
 from cranny.service.connection_limit import connection_limit
+from cranny.service.oidc_login import OidcLogin
 from cranny.service.service import Service
 
 SHUTDOWN_S = 3  # how long open requests may take when the server shuts down
@@ -48,10 +49,14 @@ class ListenAddress:
 
 
 def serve(
-    service: Service, authenticator: Authenticator, address: ListenAddress, started: Callable[[str], None]
+    service: Service,
+    authenticator: Authenticator,
+    address: ListenAddress,
+    started: Callable[[str], None],
+    oidc: OidcLogin | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM; `started` is called with the URL."""
-    app = build(service, authenticator, address.rules)
+    app = build(service, authenticator, address.rules, oidc)
     app.state.audit.tokens_of_new_log()
     listening = _listen(address)
     config = uvicorn.Config(

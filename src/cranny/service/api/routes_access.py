@@ -37,10 +37,11 @@ class TokenRequest(Fields):
 
 
 class SessionRequest(Fields):
-    """What to open a session with: a token, or the code of a one-time link."""
+    """What to open a session with: a token, or a one-time code, with the verifier of the page if it is bound."""
 
     token: Credential | None = None
     code: Credential | None = None
+    verifier: Credential | None = None
 
     @model_validator(mode="after")
     def _one(self) -> Self:
@@ -94,12 +95,14 @@ def begin(body: SessionRequest, request: Request, authenticator: AuthDep, audit:
     """Open a browser session; its secret, returned only now, is sent like a token."""
     address = request.client.host if request.client is not None else ""
     try:
-        by_token = body.token is not None
-        opened = authenticator.log_in(body.token or "") if by_token else authenticator.redeem(body.code or "")
+        if body.token is not None:
+            opened = authenticator.log_in(body.token)
+        else:
+            opened = authenticator.redeem(body.code or "", body.verifier)
     except UnauthenticatedError:
         audit.refused(address)
         raise
-    audit.logged_in(opened.caller, address, "token" if by_token else "link")
+    audit.logged_in(opened.caller, address, opened.method)
     return {"session": opened.secret, "until_s": opened.until_s, **opened.caller._asdict()}
 
 

@@ -15,6 +15,8 @@ from typing import NamedTuple
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import PlainTextResponse
 
+from cranny.service.oidc_login import OidcLogin
+
 TYPES = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
@@ -25,6 +27,7 @@ TYPES = {
 FOLDERS = (("cranny.service.dashboard", "static"), ("cranny.report", "cluster_map"))
 INDEX = "index.html"
 STYLES = ("base.css", "shell.css", "views.css")
+NO_SIGN_IN = b'<meta name="sign-in" content="">'
 NO_OTHERS = b'<meta name="also-at" content="">'
 
 
@@ -88,7 +91,9 @@ def page(request: Request) -> Response:
     """Send the page; browsers ask each time whether it is still the same."""
     also_at: tuple[str, ...] = request.app.state.also_at
     others = f'<meta name="also-at" content="{escape(" ".join(also_at))}">'.encode()
-    content = site().assets[INDEX].replace(NO_OTHERS, others)
+    oidc: OidcLogin | None = request.app.state.oidc
+    sign_in = f'<meta name="sign-in" content="{escape(oidc.name) if oidc is not None else ""}">'.encode()
+    content = site().assets[INDEX].replace(NO_OTHERS, others).replace(NO_SIGN_IN, sign_in)
     return _sent(INDEX, request, "no-cache", content, policy(also_at))
 
 

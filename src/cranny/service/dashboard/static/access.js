@@ -3,6 +3,7 @@
 import { logIn } from "./api.js";
 import { el, fill } from "./dom.js";
 import { refusal } from "./parts.js";
+import { signInCard } from "./sign_in.js";
 
 export function accessPage(scope, main, said = "") {
   const bad = el("div"), token = el("input", { id: "token", type: "password", autocomplete: "off", required: true });
@@ -20,6 +21,7 @@ export function accessPage(scope, main, said = "") {
     el(
       "section", { class: "card pad narrow" }, el("h1", { tabindex: "-1" }, "This page needs access"),
       said ? el("p", { class: "notice bad" }, said) : null,
+      signInCard(),
       el("h2", {}, "On your own machine"),
       el(
         "p", {}, "Open the link that ", el("code", {}, "cranny serve"), " printed when it was started. It works once, ",

@@ -10,6 +10,7 @@ import { jobsPage } from "./jobs.js";
 import { startKeys } from "./keys.js";
 import { machinePage } from "./machine.js";
 import { overview } from "./overview.js";
+import { reasonOf, takeVerifier } from "./sign_in.js";
 import * as store from "./store.js";
 import { startTheme } from "./theme.js";
 import { timelinePage } from "./timeline.js";
@@ -32,7 +33,7 @@ const said = document.getElementById("said");
 const leave = document.getElementById("leave");
 const who = document.getElementById("who");
 const ENDED = "Your session has ended: 12 hours have passed, you logged out elsewhere, or its token was revoked.";
-const USED = "This login link was used before, or issued before the last restart of the service.";
+const USED = "This login link was used before, issued before the last restart of the service, or begun in another browser.";
 const RECENT = 20; // changes that a page shows which came before it was opened
 let scope = new store.Scope(), denied = false, welcome = false, first = true;
 
@@ -59,7 +60,7 @@ function show() {
   fill(trouble);
   const found = PAGES.find(([pattern]) => pattern.test(path));
   const parts = found ? partsOf(path.match(found[0])) : null, asked = new URLSearchParams(query);
-  const used = asked.get("link") === "used" ? USED : "";
+  const used = asked.get("link") === "used" ? USED : reasonOf(asked.get("sign-in"));
   const title = denied ? accessPage(scope, main, denied === true ? used : denied)
     : (parts ? found[1] : missing)(scope, main, parts, asked);
   document.title = `${title} · cranny`;
@@ -80,7 +81,7 @@ async function useLink() {
   if (path !== "/login") return false;
   let next = "#/";
   try {
-    await logIn({ code: new URLSearchParams(query).get("code") ?? "" });
+    await logIn({ code: new URLSearchParams(query).get("code") ?? "", verifier: takeVerifier() });
   } catch (error) {
     if (error.status === 401) next = "#/?link=used";
     else fill(trouble, el("div", { class: "notice bad" }, error.message));
