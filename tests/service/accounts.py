@@ -66,10 +66,15 @@ def readable_command(folder: Path, *arguments: str) -> list[str]:
     for there, here in mounts.items():
         here.mkdir(exist_ok=True)
         text.append(f"mount --bind '{there}' '{here}'")
-    python = folder / "python" / "bin" / f"python3.{sys.version_info.minor}"
-    text.append(f"export PYTHONPATH='{folder}/src:{folder}/packages'")
-    text.append(f'exec {python} -c "from cranny.cli import main; main()" "$@"')
+    text.append(f'exec {command_in_jobs(folder)} "$@"')
     return ["unshare", "--mount", "--propagation", "private", "sh", "-c", "\n".join(text), "sh", *arguments]
+
+
+def command_in_jobs(folder: Path) -> str:
+    """Return what runs cranny where the mounts of `readable_command` are: also in jobs of that service."""
+    python = folder / "python" / "bin" / f"python3.{sys.version_info.minor}"
+    paths = f"PYTHONPATH='{folder}/src:{folder}/packages' LD_LIBRARY_PATH='{folder}/python/lib'"
+    return f"env {paths} {python} -c 'from cranny.cli import main; main()'"
 
 
 class Shared(NamedTuple):

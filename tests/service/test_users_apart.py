@@ -12,7 +12,15 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.service.accounts import Accounts, Shared, accounts, readable_command, shared_folder, shared_service
+from tests.service.accounts import (
+    Accounts,
+    Shared,
+    accounts,
+    command_in_jobs,
+    readable_command,
+    shared_folder,
+    shared_service,
+)
 
 from cranny.backends.launcher import enforceable
 
@@ -128,6 +136,24 @@ def test_a_job_reaches_nothing_of_the_service(
     assert found["status"] == "done", said
     assert "reached" not in said
     assert "ermitted" in said or "denied" in said
+
+
+def test_a_job_cannot_create_a_token(
+    shared: Shared, tokens: dict[str, str], users: Accounts, admin: str, folder: Path
+) -> None:
+    """Neither in the database, nor by a request with what it finds, nor in a database of its own."""
+    create = f"{command_in_jobs(folder)} token create mallory --role admin"
+    ways = [f"--database {shared.folder}/log.db", f"--server {shared.url}", "--server $CRANNY_CHANNEL"]
+    _, said = run(shared, tokens[users.alice], "; ".join(f"{create} {way}; echo ended $?" for way in ways))
+    lines = said.splitlines()
+    assert [line for line in lines if line.startswith("ended")] == ["ended 1", "ended 1", "ended 2"], said
+    assert len(lines) == 2 * len(ways), said  # one line each
+    assert all(line.startswith("cranny: ") for line in lines[::2])
+    assert "log.db" in lines[0]
+    assert "permission" in lines[0].lower()
+    assert "token" in lines[2]
+    found = shared.call(admin, "GET", "tokens")["tokens"]
+    assert "mallory" not in {row["user"] for row in found}
 
 
 def test_a_job_reaches_nothing_of_another_user(shared: Shared, tokens: dict[str, str], users: Accounts) -> None:
