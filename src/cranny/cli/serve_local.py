@@ -54,6 +54,14 @@ class LocalOptions:
     log_limit_mb: Annotated[
         float, option("--log-limit-mb", "How much of the output of each rank is kept: the newest.", min=0.1)
     ] = 100.0
+    keep_logs_days: Annotated[
+        float | None,
+        option(
+            "--keep-logs-days",
+            "Delete the logs of jobs that have been over for longer (default: keep them).",
+            min=0,
+        ),
+    ] = None
     gpu_device: Annotated[
         list[Path] | None,
         option(

@@ -22,6 +22,7 @@ class Limits:
     jobs_per_user: int = 10_000  # unfinished ones
     recent_jobs: int = 2_000  # jobs that are over and stay in memory
     keep_events_s: float | None = None  # how long events stay in the database; None for ever
+    keep_logs_s: float | None = None  # how long logs of jobs that are over are kept; None for ever
     body_bytes: int = 256 * 1024
     connections: int = field(default_factory=max_connections)  # concurrent ones
     # Raises a CrannyError if jobs of a user cannot run at all.

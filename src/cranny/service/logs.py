@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from cranny.backends.rank_logs import log_of, read_log_bytes
+from cranny.service.auth import DAY_S
 from cranny.service.job_lookup import find_job
 from cranny.service.limits import NotFoundError
 from cranny.service.redact import redact, secrets_of, unfinished_secret
@@ -33,6 +34,11 @@ def read_log(
     # Built from numbers and an id of our own: no request can point it elsewhere.
     path = log_of(service.log_folder(record.id, number), rank)
     data, start = _read_redacted(path, secrets_of(record.spec.model_dump()), offset, limit, whole=ended)
+    keep_s = service.limits.keep_logs_s
+    if ended and not data and keep_s is not None and not any(path.parent.glob("rank-*.log")):
+        raise NotFoundError(
+            f"the logs of {job_id} are deleted: this service keeps them for {keep_s / DAY_S:g} days"
+        )
     end = start + len(data)
     if not ended or len(data) == limit:
         # An incomplete character at the end is left for the next read.
