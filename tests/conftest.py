@@ -57,3 +57,15 @@ def make_state() -> Iterator[Callable[[Cluster], ClusterState]]:
 def state(make_state: Callable[[Cluster], ClusterState]) -> ClusterState:
     """Return the state of two racks with two machines of four GPUs each."""
     return make_state(Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4))
+
+
+@pytest.fixture
+def blank_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the pictures of papers' pages blank: drawing takes most of their time. Other tests look at them."""
+
+    def save(_figure: object, path: Path) -> Path:
+        path = path.with_suffix(".svg")
+        path.write_text('<svg xmlns="http://www.w3.org/2000/svg"/>', encoding="utf-8")
+        return path
+
+    monkeypatch.setattr("cranny.repro.page.save", save)

@@ -162,6 +162,7 @@ def json_words(tmp_path: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch
     }
 
 
+@pytest.mark.usefixtures("blank_pictures")
 @pytest.mark.parametrize("path", ALONE, ids=" ".join)
 def test_json_is_json_and_nothing_else_is_printed(
     run: Run, path: tuple[str, ...], json_words: dict[str, list[object]]
@@ -172,6 +173,7 @@ def test_json_is_json_and_nothing_else_is_printed(
     assert not shown.err
 
 
+@pytest.mark.usefixtures("blank_pictures")
 @pytest.mark.parametrize("path", ALONE, ids=" ".join)
 def test_without_json_it_prints_for_people(
     run: Run, path: tuple[str, ...], json_words: dict[str, list[object]]

@@ -64,6 +64,7 @@ def test_the_page_shows_all_its_pictures(run: Run, tmp_path: Path) -> None:
     assert all(width > 100 for width in widths)
 
 
+@pytest.mark.usefixtures("blank_pictures")
 def test_single_experiments_as_json(run: Run, tmp_path: Path) -> None:
     values = run("repro", "titan", "--experiments", "5, 7", "--out", tmp_path, "--json").json
     assert {row["figure"] for row in values["testbed"]} == {9, 11}
@@ -71,7 +72,9 @@ def test_single_experiments_as_json(run: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "fig10.csv").exists()
 
 
-def test_two_processes_find_what_one_does(run: Run, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("blank_pictures")
+def test_two_processes_find_what_one_does(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replays, "QUICK_JOBS", 200)
     words = ("repro", "titan", "--experiments", "1", "--quick", "--seeds", 1, "--out", tmp_path, "--json")
     assert run(*words, "--processes", 2).json == run(*words, "--processes", 1).json
 

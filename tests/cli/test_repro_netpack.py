@@ -37,12 +37,14 @@ def test_an_evaluation_in_small(run: Run, tmp_path: Path, monkeypatch: pytest.Mo
     assert "the real trace is generated" in page
 
 
+@pytest.mark.usefixtures("blank_pictures")
 def test_two_processes_find_what_one_does(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(setups, "QUICK_JOBS", 25)
     words = ("repro", "netpack", "--figures", "13", "--quick", "--seeds", 1, "--out", tmp_path, "--json")
     assert run(*words, "--processes", 2).json == run(*words, "--processes", 1).json
 
 
+@pytest.mark.usefixtures("blank_pictures")
 def test_single_figures_as_json(run: Run, tmp_path: Path) -> None:
     values = run("repro", "netpack", "--figures", "15", "--out", tmp_path, "--json").json
     assert values["figures"] == []

@@ -1,14 +1,18 @@
 """Compiled functions are kept for later processes; a file that cannot be read does no harm."""
 
+import fcntl
 import importlib.util
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from numba.core.errors import TypingError
 from numba.core.event import Listener, register, unregister
 
+from cranny.core import compile_lock
 from cranny.core.jit import pointer
 
 SOURCE = """
@@ -55,6 +59,56 @@ def test_a_pointer_is_compiled_again_if_its_cache_file_cannot_be_read(tmp_path: 
     again = pointer(load(path).twice, 2)
     assert again.ctypes(5) == 10
     assert again.cache_hits == 1
+
+
+TOGETHER = """
+import importlib.util, sys
+spec = importlib.util.spec_from_file_location("kernel_of_a_test", sys.argv[1])
+module = importlib.util.module_from_spec(spec)
+sys.modules["kernel_of_a_test"] = module
+spec.loader.exec_module(module)
+print("ready", flush=True)
+sys.stdin.read(1)
+assert module.twice(3) == 6
+print(sum(module.twice.stats.cache_misses.values()))
+"""
+
+
+def test_of_processes_that_start_together_one_compiles(tmp_path: Path) -> None:
+    path = tmp_path / "kernel.py"
+    path.write_text(SOURCE)
+    command = [sys.executable, "-c", TOGETHER, str(path)]
+    processes = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in "abc"
+    ]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    printed = [process.communicate("x")[0] for process in processes]
+    assert sorted(printed) == ["0\n", "0\n", "1\n"]
+
+
+def test_a_process_waits_no_longer_than_it_must(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "kernel.py"
+    path.write_text(SOURCE)
+    module = load(path)
+    (tmp_path / "__pycache__").mkdir(exist_ok=True)
+    monkeypatch.setattr(compile_lock, "POLLS", 5)
+    name = f"{module.twice._cache._impl.filename_base}.lock"
+    with (tmp_path / "__pycache__" / name).open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # as a process that was stopped
+        assert module.twice(2) == 4
+
+
+def test_a_function_that_cannot_be_compiled_holds_no_lock(tmp_path: Path) -> None:
+    path = tmp_path / "kernel.py"
+    path.write_text(SOURCE)
+    module = load(path)
+    with pytest.raises(TypingError):
+        module.twice("2".encode)
+    (file,) = (tmp_path / "__pycache__").glob("*.lock")
+    with file.open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 class Impatient(Listener):

@@ -15,7 +15,7 @@ from cranny.policies._shared.heterogeneous.problem import Floats, Problem, Share
 from cranny.policies.has.has_exact import has_exact
 from cranny.policies.has.has_jps import categories, has
 from cranny.policies.has.has_resets import has_resets
-from cranny.repro.has import evaluation, resets, static
+from cranny.repro.has import resets, static
 from cranny.repro.has.paper import JCT, LOSS, PAPER, TITLES, ValueKey
 from cranny.repro.has.static import QUICK, scores_of
 from cranny.repro.has.throughputs import counts, fits, heterogeneity, problem, source
@@ -107,11 +107,9 @@ def test_the_simulator_agrees_with_the_shares_when_nothing_moves(fit: Floats) ->
     assert static_s == pytest.approx(scores_of(fit, 15)[:, 0].min(), rel=0.002)
 
 
-def test_the_command_reports_every_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("blank_pictures")
+def test_the_command_reports_every_figure(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="pictures need the extra `repro`")
-    monkeypatch.setattr(
-        evaluation, "PLOTTED", {"Fig. 9": (LOSS,), "moving": (JCT, "moves")}
-    )  # drawing takes longest
     given = ["has", "--quick", "--fits", "1", "--processes", "1", "--out", str(tmp_path), "--json"]
     found = CliRunner().invoke(app, given)
     assert found.exit_code == 0, found.output
@@ -128,7 +126,11 @@ def test_the_command_reports_every_figure(tmp_path: Path, monkeypatch: pytest.Mo
     assert readings == ["workers as listed", "fastest type first", "slowest type first"]
     page = (tmp_path / "has.html").read_text()
     assert "What holds and what does not" in page
-    pictures = sum(bool(claim["readings"]) for claim in values["claims"])
-    assert page.count("data:image/svg+xml") == 6 + pictures
+    pictures = {path.stem for path in tmp_path.glob("*.svg")}
+    assert page.count("data:image/svg+xml") == len(pictures)
+    assert {
+        f"claim-{number:02}" for number in range(1, sum(bool(claim["readings"]) for claim in values["claims"]) + 1)
+    } < pictures
+    assert {"fig4", "fig9-0", "fig13", "fig17-1", "moving"} < pictures
     assert all(f"{figure}: {title}" in page for figure, title in TITLES.items())
     assert (tmp_path / "values.csv").read_text().startswith("figure,measure,setting,scheme")

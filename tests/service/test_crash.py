@@ -66,8 +66,8 @@ def test_300_jobs_survive_30_kills(tmp_path: Path) -> None:
     crash(str(tmp_path / "log.db"), tmp_path, jobs=300, kills=30)
 
 
-def test_300_jobs_survive_30_kills_on_postgresql_too(tmp_path: Path, postgres: str) -> None:
-    crash(postgres, tmp_path, jobs=300, kills=30)
+def test_100_jobs_survive_10_kills_on_postgresql_too(tmp_path: Path, postgres: str) -> None:
+    crash(postgres, tmp_path, jobs=100, kills=10)
 
 
 @pytest.mark.parametrize("outcome", ["finished", "running"])

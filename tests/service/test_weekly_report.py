@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cranny.model.cluster import Cluster
+from cranny.service import weekly_report
 from cranny.service.event_chain import EventRow
 from cranny.service.job_log import COLUMNS, logged_jobs
 from cranny.service.limits import Limits
@@ -79,7 +80,8 @@ def test_an_attempt_that_was_moved_has_a_row_of_its_own() -> None:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[EventStore]:
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EventStore]:
+    monkeypatch.setattr(weekly_report, "NICENESS", 0)  # or all other tests would go first
     with closing(EventStore(str(tmp_path / "log.db"))) as made:
         made.acquire()
         yield made

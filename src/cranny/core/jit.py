@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from threading import current_thread, main_thread
 from typing import Any, TypeVar, cast
 
@@ -14,6 +15,8 @@ import numba
 from numba.core.caching import FunctionCache
 from numba.core.ccallback import CFunc
 from numba.core.event import Listener, register
+
+from cranny.core.compile_lock import CompileLock
 
 
 def _load_without_blas() -> None:
@@ -68,6 +71,28 @@ class _DeferredInterrupt(Listener):
 register("numba:compiler_lock", _DeferredInterrupt())  # type: ignore[no-untyped-call]
 
 
+class _LockRelease(Listener):
+    """Releases the locks of functions whose compilation failed, once the compiler is done."""
+
+    def __init__(self) -> None:
+        self.held: set[CompileLock] = set()
+        self._depth = 0
+
+    def on_start(self, _event: object) -> None:
+        """Count how many compilations began within another."""
+        self._depth += 1
+
+    def on_end(self, _event: object) -> None:
+        """Release what is still held when the outermost one has ended."""
+        self._depth -= 1
+        while not self._depth and self.held:
+            self.held.pop().release()
+
+
+_locks = _LockRelease()
+register("numba:compiler_lock", _locks)  # type: ignore[no-untyped-call]
+
+
 class _Cache(FunctionCache):
     """What was compiled before; a file that cannot be read is discarded, and not a reason to fail.
 
@@ -75,8 +100,33 @@ class _Cache(FunctionCache):
     cut short.
     """
 
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)  # type: ignore[no-untyped-call]
+        known: Any = self
+        self._lock = CompileLock(Path(known.cache_path) / f"{known._impl.filename_base}.lock")  # noqa: SLF001
+
     def load_overload(self, signature: Any, context: Any) -> Any:
-        """Return a function that was compiled before, or None."""
+        """Return a function that was compiled before, if need be by a process that is at it; or None."""
+        found = self._load(signature, context)
+        if found is None:
+            self._lock.acquire()
+            _locks.held.add(self._lock)
+            found = self._load(signature, context)
+            if found is not None:
+                self._release()
+        return found
+
+    def save_overload(self, signature: Any, made: Any) -> None:
+        """Keep what was compiled, for processes that wait for it and those to come."""
+        cache: Any = super()
+        cache.save_overload(signature, made)
+        self._release()
+
+    def _release(self) -> None:
+        self._lock.release()
+        _locks.held.discard(self._lock)
+
+    def _load(self, signature: Any, context: Any) -> Any:
         cache: Any = super()
         try:
             return cache.load_overload(signature, context)

@@ -24,6 +24,7 @@ from cranny.service.job_log import logged_jobs
 from cranny.service.store import EventStore
 
 LOOK_S = 600.0  # how often to look whether a week is over
+NICENESS = 19  # of the process that replays
 LONGEST_S = 3600.0  # that a report may take
 WARM_UP_S = 7 * 86_400.0  # of the weeks before, whose jobs may still run
 
@@ -109,19 +110,8 @@ class WeeklyReports(AbstractContextManager["WeeklyReports"]):
     def _replayed(self, week: Week, log: Path, cluster: Path, page: Path) -> dict[str, Any] | None:
         """Let another process replay the week; None if no job ran in it."""
         argv = [
-            *(
-                "nice",
-                "-n",
-                "19",
-                sys.executable,
-                "-m",
-                "cranny.cli",
-                "what-if",
-                str(log),
-                "--cluster",
-                str(cluster),
-                "--no-search",
-            ),
+            *("nice", "-n", str(NICENESS), sys.executable, "-m", "cranny.cli", "what-if", str(log)),
+            *("--cluster", str(cluster), "--no-search"),
             *("--policies", self._policy(), "--processes", "1", "--report", str(page), "--json"),
             *("--from", f"{week.begin:%Y-%m-%dT%H:%M:%SZ}", "--to", f"{week.end:%Y-%m-%dT%H:%M:%SZ}"),
         ]

@@ -72,7 +72,8 @@ def main(file: str, folder: str) -> None:
 
     # A short path: the names of Ray's sockets must fit into 107 characters.
     with tempfile.TemporaryDirectory(prefix="ray", dir="/tmp", ignore_cleanup_errors=True) as place:
-        os.environ.update(RAY_TMPDIR=place, RAY_USAGE_STATS_ENABLED="0")
+        # Ray runs tasks at a low priority, at which they wait for all other tests.
+        os.environ.update(RAY_TMPDIR=place, RAY_USAGE_STATS_ENABLED="0", RAY_worker_niceness="0")
         machine = {"node_ip_address": "127.0.0.1", "object_store_memory": 80 * 2**20}
         cluster = make(
             initialize_head=True,

@@ -17,11 +17,11 @@ APART = ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
 SWEEP = """
 name: on-ray
 traces: [itp, own.csv]
-jobs: 6000
+jobs: 3000
 clusters: [16x8x8]
 loads: [0.8]
 policies: [best-fit, consolidate-idle]
-seeds: 4
+seeds: 2
 """
 
 
@@ -36,7 +36,7 @@ def test_a_sweep_on_ray_gives_the_same_bytes_though_a_machine_dies(tmp_path: Pat
     file.write_text(SWEEP, encoding="utf-8")
     (tmp_path / "own.csv").write_text(
         "job_id,submit_s,gpus,duration_s\n"
-        + "".join(f"j{n},{n * 60},{n % 13 + 1},{n % 700}\n" for n in range(6000)),
+        + "".join(f"j{n},{n * 60},{n % 13 + 1},{n % 700}\n" for n in range(3000)),
         encoding="utf-8",
     )
     sweep = read_sweep(file)
