@@ -64,3 +64,31 @@ def test_many_are_in_the_order_given_and_one_that_cannot_run_can_have_a_stand_in
 
 def policy_of(result: cranny.Result) -> str:
     return str(result.settings["policy"])
+
+
+def test_scenarios_are_equal_if_all_that_decides_their_results_is() -> None:
+    trace = cranny.generate_trace("philly", jobs=10, seed=0)
+    one = Scenario(CLUSTER, trace, "titan")
+    assert one.equals(replace(one, policy="titan"))
+    assert one.has_jobs_of(replace(one, policy="best-fit"))
+    for other in (
+        replace(one, seed=1),
+        replace(one, limits=True),
+        replace(one, trace=replace(trace, notes=("another",))),
+        replace(one, held_before={"a": {"m": 1}}),
+    ):
+        assert not one.equals(other)
+    assert not one.equals(replace(one, policy="best-fit"))
+    assert not one.has_jobs_of(replace(one, seed=1))
+
+
+def test_compiled_scenarios_run_in_threads_as_they_do_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cranny.run.COMPILE_FROM", 100)
+    monkeypatch.setattr("cranny.run.WorkerPool", None)  # no processes
+    trace = cranny.generate_trace("philly", jobs=200, seed=0)
+    scenarios = Scenario(CLUSTER, trace, "titan", order="backfill").with_policies(["titan", "best-fit"])
+    threads = run_many(scenarios, processes=2)
+    for scenario, result in zip(scenarios, threads, strict=True):
+        alone = run(scenario)
+        assert result.summary == alone.summary
+        assert result.jobs.equals(alone.jobs)

@@ -2,9 +2,12 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from cranny.call_threads import CallThreads
 from cranny.core.protocol import Placer, Policy
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
@@ -17,7 +20,7 @@ from cranny.report.notebook import results_html, results_text
 from cranny.report.page import write_report
 from cranny.scenario import Scenario, ScenarioSettings
 from cranny.sim import result as sim_result
-from cranny.sim.record import ReplayRecord, refuse_if_all_skipped
+from cranny.sim.record import refuse_if_all_skipped
 from cranny.sim.replay import no_garbage_collection
 from cranny.traces.named_trace import as_trace
 from cranny.traces.trace import Trace
@@ -83,11 +86,37 @@ def simulate(
 
 def run(scenario: Scenario, progress: Progress | None = None) -> Result:
     """Simulate a scenario."""
-    name, policy, order = scenario.resolve_policy()
-    with no_garbage_collection():
-        record = _record(scenario, policy, progress)
-        refuse_if_all_skipped(record, scenario.trace_name)
-        return Result.of(scenario.cluster, record, scenario.settings(name, order), scenario.price_per_gpu_hour)
+    return _Prepared.of(scenario, scenario.jobs()).run(progress)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Prepared:
+    """A scenario that is ready to run."""
+
+    scenario: Scenario
+    name: str
+    policy: Policy
+    order: str
+    jobs: Iterable[Job]
+    compiled: "CompiledReplay | None"  # if that is possible and pays
+
+    @classmethod
+    def of(cls, scenario: Scenario, jobs: Iterable[Job]) -> "_Prepared":
+        """Make the policy of a scenario, whose jobs these are."""
+        name, policy, order = scenario.resolve_policy()
+        return cls(scenario, name, policy, order, jobs, _compiled(scenario, policy, jobs))
+
+    def run(self, progress: Progress | None = None) -> Result:
+        """Replay the jobs, compiled if that is possible and pays."""
+        scenario = self.scenario
+        with no_garbage_collection():
+            if self.compiled is not None and isinstance(self.jobs, Jobs):
+                record = self.compiled.run(self.jobs, progress)
+            else:
+                record = scenario.replay(self.policy).run(self.jobs, progress)
+            refuse_if_all_skipped(record, scenario.trace_name)
+            settings = scenario.settings(self.name, self.order)
+            return Result.of(scenario.cluster, record, settings, scenario.price_per_gpu_hour)
 
 
 def run_many(
@@ -104,6 +133,8 @@ def run_many(
 ) -> list[Any]:
     """Simulate scenarios in processes at the same time; return results, or what `keep` makes of them, in order.
 
+    If all are compiled, they run in threads of this process instead.
+
     A scenario may also be a call that makes it where it runs, from what is `shared`, which is sent there once; or
     that returns what it found without a simulation, which is the result as it is. `keep` is called there too, so
     that only what is needed is sent back. `impossible` stands for the result of a scenario that cannot run, and
@@ -112,6 +143,11 @@ def run_many(
     new one of so many `processes`, as many as there are cores if not given. `progress` is called with the number
     of scenarios that are done, and `ended` with the number of one that is done and its result.
     """
+    if pool is None and not shared and (prepared := _all_compiled(scenarios)):
+        with CallThreads(processes) as threads:
+            runs = [partial(_kept, each, keep, threads.proceed) for each in prepared]
+            calls: list[Any] = [(each, None, impossible, failed) for each in runs]
+            return run_calls(threads, run_scenario, calls, progress, lost=failed, ended=ended)
     calls = [(scenario, keep, impossible, failed) for scenario in scenarios]
     with nullcontext(pool) if pool is not None else WorkerPool(processes, shared=shared) as ready:
         return run_calls(ready, run_scenario, calls, progress, lost=failed, ended=ended)
@@ -147,20 +183,43 @@ def _named(cluster: Cluster, trace: object, seed: int, settings: ScenarioSetting
     return as_trace(trace, cluster.gpus, seed=seed, profiles=settings.get("profiles"))
 
 
+def _all_compiled(scenarios: Sequence[Scenario | Callable[..., Any]]) -> "list[_Prepared]":
+    """Return several scenarios ready to run if all are compiled; nothing if one is not."""
+    prepared: list[_Prepared] = []
+    for scenario in scenarios:
+        if not isinstance(scenario, Scenario) or not isinstance(scenario.trace, Trace):
+            return []
+        if len(scenario.trace) < COMPILE_FROM:
+            return []
+        try:
+            ready = _Prepared.of(scenario, _jobs_beside(scenario, prepared))
+        except InputError:  # reported when it runs
+            return []
+        if ready.compiled is None:
+            return []
+        prepared.append(ready)
+    return prepared
+
+
+def _jobs_beside(scenario: Scenario, prepared: "Sequence[_Prepared]") -> Iterable[Job]:
+    """Return the jobs of a scenario; their columns are shared with others that have the same."""
+    for other in prepared:
+        if isinstance(other.jobs, Jobs) and scenario.has_jobs_of(other.scenario):
+            return other.jobs.shared()
+    return scenario.jobs()
+
+
+def _kept(prepared: "_Prepared", keep: Callable[[Result], Any] | None, progress: Progress) -> Any:
+    """Run a scenario, and keep of its result what is needed."""
+    result = prepared.run(progress)
+    return result if keep is None else keep(result)
+
+
 def takes_long(scenario: Scenario) -> bool:
     """Say whether a scenario has many jobs, and its replay is not compiled: then it takes minutes to hours."""
     jobs = scenario.jobs()
     many = isinstance(jobs, Jobs) and len(jobs) >= LONG
     return many and _compiled(scenario, scenario.resolve_policy()[1], jobs) is None
-
-
-def _record(scenario: Scenario, policy: Policy, progress: Progress | None) -> ReplayRecord:
-    """Replay the jobs, compiled if that is possible and pays."""
-    jobs = scenario.jobs()
-    compiled = _compiled(scenario, policy, jobs)
-    if compiled is not None and isinstance(jobs, Jobs):
-        return compiled.run(jobs, progress)
-    return scenario.replay(policy).run(jobs, progress)
 
 
 def _compiled(scenario: Scenario, policy: Policy, jobs: Iterable[Job]) -> "CompiledReplay | None":

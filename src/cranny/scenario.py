@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self, TypedDict
 
 from cranny.core.protocol import FIFO, Placer, Policy
@@ -26,6 +26,8 @@ from cranny.version import VERSION
 
 # What a call of `cranny.simulate` that repeats a scenario names.
 _PLAIN = ("policy", "network", "seed", "order", "options", "price_per_gpu_hour", "checkpoint_s", "period_s")
+
+_PLAIN_VALUES = (str, int, float, dict, tuple)  # compared by value; others only by identity
 
 
 class ScenarioSettings(TypedDict, total=False):
@@ -124,6 +126,19 @@ class Scenario:
                 self.seed, self.collective, None, self.profiles, restricting, limits=self.limits
             )
         return _distinct(self.trace)
+
+    def has_jobs_of(self, other: "Scenario") -> bool:
+        """Say whether `jobs` are those of another scenario of the same trace."""
+        same = self.trace is other.trace and self.profiles is other.profiles and self.cluster is other.cluster
+        drawn = (self.seed, self.collective, self.limits) == (other.seed, other.collective, other.limits)
+        return same and drawn and isinstance(self.trace, Trace)
+
+    def equals(self, other: "Scenario") -> bool:
+        """Say whether another scenario has the same result, because all that decides it is the same."""
+        values = ((getattr(self, each.name), getattr(other, each.name)) for each in fields(self))
+        return all(
+            mine is theirs or (isinstance(mine, _PLAIN_VALUES) and mine == theirs) for mine, theirs in values
+        )
 
     def resolve_policy(self) -> tuple[str, Policy, str]:
         """Make the policy anew; return its name, the policy and its queue order."""

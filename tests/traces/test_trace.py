@@ -57,6 +57,8 @@ def test_jobs_without_a_model_get_one_by_seed_whatever_the_chunk(monkeypatch: py
     monkeypatch.setattr(jobs_module, "CHUNK", 7)
     assert [job.model for job in trace.jobs(seed=3)] == models
     assert [job.model for job in trace.jobs(seed=4)] != models
+    jobs = trace.jobs(seed=3)
+    assert [jobs[at].model for at in range(len(jobs))] == models == [job.model for job in jobs.shared()]
 
 
 def test_naming_a_model_leaves_the_draws_of_other_jobs_alone() -> None:

@@ -155,10 +155,12 @@ allocating = _compiler()
 # For all others, without Numba's counting of references, which takes most of the time when arrays come in a tuple:
 # Python holds on to all of them, and nothing in a kernel makes new ones.
 compiled = _compiler(_nrt=False)
-# Compiled into those that call it: for functions that take less time than to hand them all their arrays.
-inlined = _compiler(_nrt=False, forceinline=True)
+# The same for those that run for long: other threads run Python meanwhile.
+unlocked = _compiler(_nrt=False, nogil=True)
 # Python never calls most compiled functions; leaving out what that needs saves two thirds of their compile time.
 inside = _compiler(_nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+# Compiled into those that call it: for functions that take less time than to hand them all their arrays.
+inlined = _compiler(_nrt=False, forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 # For arithmetic in which no number is NaN, and sums may be added up in any order, four or eight numbers at a time.
 reordering = _compiler(_nrt=False, fastmath={"reassoc", "nsz", "contract", "arcp", "nnan"})
 

@@ -1,6 +1,7 @@
 """The jobs of a trace with their models drawn: to be gone through, looked up one by one, or read as columns."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from copy import copy
 from functools import cached_property
 from typing import Any, overload
 
@@ -14,7 +15,8 @@ from cranny.model.profile import ModelProfile
 from cranny.traces.schema import COUNTS, LOGGED, SCHEMA
 
 CHUNK = 8192
-CHUNKS_KEPT = 4  # a replay looks at the jobs that arrive, and at those that wait
+LOOKED_UP = 128  # rows around one that is looked up, which others near it are looked up in
+CHUNKS_KEPT = 256  # a replay looks at the jobs that arrive, and at those that wait
 
 QUEUED = ("partition", "priority", "limit_s")  # columns of a log that schedulers go by
 
@@ -57,7 +59,7 @@ class Jobs(Sequence[Job]):
 
     def __iter__(self) -> Iterator[Job]:
         for chunk in range(-(-len(self) // CHUNK)):
-            yield from map(self._make, *self._fields(chunk))
+            yield from map(self._make, *self._fields(chunk * CHUNK, CHUNK))
 
     @overload
     def __getitem__(self, index: int) -> Job: ...
@@ -72,12 +74,18 @@ class Jobs(Sequence[Job]):
             index += len(self._draws)
         if not 0 <= index < len(self._draws):
             raise IndexError(index)
-        chunk, row = divmod(index, CHUNK)
+        chunk, row = divmod(index, LOOKED_UP)
         if chunk not in self._chunks:
             while len(self._chunks) >= CHUNKS_KEPT:
                 del self._chunks[next(iter(self._chunks))]
-            self._chunks[chunk] = self._fields(chunk)
+            self._chunks[chunk] = self._fields(chunk * LOOKED_UP, LOOKED_UP)
         return self._make(*[field[row] for field in self._chunks[chunk]])
+
+    def shared(self) -> "Jobs":
+        """Return the same jobs for another thread, with the same columns."""
+        other = copy(self)
+        vars(other)["_chunks"] = {}
+        return other
 
     @cached_property
     def columns(self) -> pl.DataFrame:
@@ -119,10 +127,9 @@ class Jobs(Sequence[Job]):
         column = self._frame[name].slice(start, rows)
         return column if default is None else column.fill_null(default)
 
-    def _fields(self, chunk: int) -> Fields:
-        """Return the fields of the jobs of a chunk, in the order in which `_make` takes them."""
-        start = chunk * CHUNK
-        rows = min(CHUNK, len(self) - start)
+    def _fields(self, start: int, most: int) -> Fields:
+        """Return the fields of a chunk of at most so many jobs, in the order in which `_make` takes them."""
+        rows = min(most, len(self) - start)
 
         def part(name: str, default: object = None) -> list[Any]:
             if name not in self._frame.columns:

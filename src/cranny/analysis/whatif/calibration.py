@@ -68,8 +68,8 @@ class SchedulerModel:
     def scenario(self, like: Scenario, trace: Trace | None = None) -> Scenario:
         """Return the replay of a trace, that of the scenario if none is given, under this model."""
         trace = like.whole_trace if trace is None else trace
-        if not self.priorities:
-            trace = replace(trace, frame=trace.frame.drop("priority", strict=False))
+        if not self.priorities and "priority" in trace.frame.columns:
+            trace = replace(trace, frame=trace.frame.drop("priority"))
         return replace(
             like,
             trace=trace,
@@ -199,8 +199,58 @@ def scheduler_models(trace: Trace) -> list[SchedulerModel]:
     return found
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ChosenModel:
+    """The model that is nearest to a log in the part of it on which models are tried."""
+
+    like: Scenario
+    logged: LoggedJobs
+    compared: pl.DataFrame  # jobs whose waits count
+    middle_s: float  # from which on it is judged
+    fits: Mapping[SchedulerModel, tuple[float, Prediction]]  # what a start takes, and how well waits are predicted
+    tried_on: str  # of which jobs that is
+
+    @property
+    def model(self) -> SchedulerModel:
+        """The model that misses waits by the least."""
+        return _nearest(self.fits)
+
+    @property
+    def scenario(self) -> Scenario:
+        """The replay of the whole log."""
+        return self.model.scenario(self.like)
+
+    def judged(self, ran: Result) -> Calibration | None:
+        """Say how well a replay of the whole log predicts its second half; None if no job of that ran."""
+        delay_s, first_half = self.fits[self.model]
+        result = replace(ran, settings={**ran.settings, "policy": REPLAYED})
+        second = self.compared.filter(pl.col("submit_s") >= self.middle_s).join(_waits(result), on="job_id")
+        if second.is_empty():
+            return None
+        by_partition = _by(second, second["partition"], delay_s) if "partition" in second.columns else {}
+        return Calibration(
+            self.model,
+            delay_s,
+            first_half,
+            _predicted(second, delay_s),
+            _by(second, second.select(size_of_job())["size"], delay_s),
+            by_partition,
+            {each.about: fit.miss_s for each, (_, fit) in self.fits.items()},
+            self.tried_on,
+            result,
+            list(_reasons(self.like, self.logged, second)),
+            len(self.like.whole_trace) >= LONG,
+        )
+
+
 def calibrated(scenario: Scenario, logged: LoggedJobs, processes: int | None = None) -> Calibration | None:
     """Replay the log's own scheduler as far as the log tells how it worked; None if there are too few jobs."""
+    chosen = choose_model(scenario, logged, processes)
+    return None if chosen is None else chosen.judged(run(chosen.scenario))
+
+
+def choose_model(scenario: Scenario, logged: LoggedJobs, processes: int | None = None) -> ChosenModel | None:
+    """Find out how the log's own scheduler worked, as far as the log tells; None if there are too few jobs."""
     trace = scenario.whole_trace
     compared = _compared(trace, logged)
     if compared.height < 4:
@@ -215,35 +265,15 @@ def calibrated(scenario: Scenario, logged: LoggedJobs, processes: int | None = N
     if not fits:
         return None
     model = _nearest(fits)
-    is_long = len(trace) >= LONG
-    limited_by = () if is_long else LIMITED_BY  # replays with limits are not compiled
+    limited_by = () if len(trace) >= LONG else LIMITED_BY  # replays with limits are not compiled
     groups = (inferred_limits(scenario.cluster, trace, logged, by, middle_s) for by in limited_by)
     fits |= _tried(half, [replace(model, groups=each) for each in groups if each is not None], first, processes)
-    model = _nearest(fits)
-    delay_s, first_half = fits[model]
-    tried = {each.about: fit.miss_s for each, (_, fit) in fits.items()}
-    ran = run(model.scenario(scenario, trace))
-    result = replace(ran, settings={**ran.settings, "policy": REPLAYED})
-    jobs = compared.join(_waits(result), on="job_id")
-    second = jobs.filter(pl.col("submit_s") >= middle_s)
-    if second.is_empty():
-        return None
-    by_partition = _by(second, second["partition"], delay_s) if "partition" in second.columns else {}
-    return Calibration(
-        model,
-        delay_s,
-        first_half,
-        _predicted(second, delay_s),
-        _by(second, second.select(size_of_job())["size"], delay_s),
-        by_partition,
-        tried,
+    tried_on = (
         "the log's first half"
         if early.height < CHOSEN_ON
-        else f"the last {CHOSEN_ON:,} jobs of the log's first half",
-        result,
-        list(_reasons(scenario, logged, second)),
-        is_long,
+        else f"the last {CHOSEN_ON:,} jobs of the log's first half"
     )
+    return ChosenModel(scenario, logged, compared, middle_s, fits, tried_on)
 
 
 def _tried(

@@ -13,7 +13,7 @@ from cranny.analysis.whatif.answer import CaseKind, CollectiveCase, WhatIfAnswer
 from cranny.analysis.whatif.as_it_was import AsItWas, as_it_was
 from cranny.analysis.whatif.assumptions import assumptions, beside_the_jobs, delayed_work, warnings
 from cranny.analysis.whatif.baseline import AS_IT_WAS, LoggedJobs, logged_jobs
-from cranny.analysis.whatif.calibration import REPLAYED, Calibration, SchedulerModel, calibrated
+from cranny.analysis.whatif.calibration import REPLAYED, Calibration, ChosenModel, SchedulerModel, choose_model
 from cranny.analysis.whatif.details import details
 from cranny.analysis.whatif.headroom import Headroom, headroom, idle_stretches, switched_off
 from cranny.analysis.whatif.job_spread import job_spread
@@ -28,6 +28,7 @@ from cranny.analysis.whatif.logged_result import LoggedRun, logged_result
 from cranny.analysis.whatif.measured_time import held_at_begin, measured_time, went_on
 from cranny.analysis.whatif.prices import Prices
 from cranny.analysis.whatif.queue_limits import chained_attempts
+from cranny.analysis.whatif.replays import replay_once
 from cranny.analysis.whatif.searches import ProgressBar, changed_types, searched
 from cranny.analysis.whatif.skipped_presence import Presence
 from cranny.analysis.whatif.tables import answer_tables
@@ -58,6 +59,7 @@ ADD_SHARE = 0.05  # of the machines, if the caller does not say how many more
 SEARCHED_WITH_ALL = 20_000  # jobs; more are searched with policies whose replays are compiled, if one is asked for
 REPLAYED_WITH_ALL = 100_000  # jobs; of the usual policies, more are replayed with the compiled ones alone
 ONE_PRICE = ("price_per_gpu_hour", "cost_per_gpu_hour", "mean_profit_rate", "profit_rate")  # of results
+NO_MODEL = "no model of a scheduler runs enough of the log's jobs"
 
 
 def what_if(
@@ -146,18 +148,18 @@ def answer(
     sizes = sizes_to_ask(trace, pool, large_jobs)
     logged, was = logged_jobs(trace), as_it_was(trace, cluster)
     held = {**scenario.held_before, **held_at_begin(trace, was, cluster)}
-    begun = went_on(cluster, held, scenario.jobs())
     scenarios = _as_on_logs(replace(scenario, trace=trace, held_before=held).with_policies(chosen))
-    calibration, why_not = _calibration(scenarios[0], logged, processes, bar)
-    scenarios = _with_limits(scenarios, calibration)
-    with bar("replaying", len(chosen)) as tick:
-        results: list[Result] = run_many(scenarios, processes=processes, progress=tick)
+    model, why_not = _model(scenarios[0], logged, processes, bar)
+    scenarios = _with_limits(scenarios, model)
+    results, calibration = _replayed(scenarios, model, processes, bar)
+    why_not = why_not or ("" if calibration is not None else NO_MODEL)
     presence, window = Presence.of(trace, cluster, was), measured_time(trace, results)
     kept = presence.kept(cluster, window)
     replayed = results if calibration is None else [*results, calibration.result]
     compared = _compared(replayed, logged, trace)
-    shown = list(replayed)
-    if logged is not None and isinstance(jobs := scenarios[0].jobs(), Jobs):
+    shown, jobs = [*replayed], scenarios[0].jobs()
+    begun = went_on(cluster, held, jobs)
+    if logged is not None and isinstance(jobs, Jobs):
         log = LoggedRun(trace, jobs, logged, was)
         shown.append(logged_result(log, cluster, results[0], scenario.price_per_gpu_hour))
     shown = [_without_rates(result, priced=prices is not None) for result in shown]
@@ -211,11 +213,21 @@ def _as_on_logs(scenarios: Sequence[Scenario]) -> Sequence[Scenario]:
     return [replace(each.as_on_logs(), admission=after) for each in scenarios]
 
 
-def _with_limits(scenarios: Sequence[Scenario], calibration: Calibration | None) -> Sequence[Scenario]:
+def _with_limits(scenarios: Sequence[Scenario], model: ChosenModel | None) -> Sequence[Scenario]:
     """Let the limits that the log shows hold for policies too."""
-    if calibration is None:
+    if model is None or model.model.groups is None:
         return scenarios
-    return [replace(each, admission=calibration.model.admission(each)) for each in scenarios]
+    return [replace(each, admission=model.model.admission(each)) for each in scenarios]
+
+
+def _replayed(
+    scenarios: Sequence[Scenario], model: ChosenModel | None, processes: int | None, bar: ProgressBar
+) -> tuple[list[Result], Calibration | None]:
+    """Replay the log under each policy, and its own scheduler beside them if there is a model of it."""
+    own = () if model is None else (model.scenario,)
+    with bar("replaying", len(scenarios) + len(own)) as tick:
+        ran = replay_once([*scenarios, *own], processes, tick)
+    return [*ran[: len(scenarios)]], None if model is None else model.judged(ran[-1])
 
 
 def _paid(prices: Prices | None, scenario: Scenario) -> Prices:
@@ -225,10 +237,10 @@ def _paid(prices: Prices | None, scenario: Scenario) -> Prices:
     return paid
 
 
-def _calibration(
+def _model(
     scenario: Scenario, logged: LoggedJobs | None, processes: int | None, bar: ProgressBar
-) -> tuple[Calibration | None, str]:
-    """Replay the log's own scheduler, or say why not: its waits are not known, or jobs are too few or too many."""
+) -> tuple[ChosenModel | None, str]:
+    """Choose a model of the log's own scheduler, or say why not: waits are unknown, jobs too few or too many."""
     jobs = len(scenario.whole_trace)
     if logged is None:
         return None, "when jobs started is not in the log"
@@ -237,9 +249,9 @@ def _calibration(
     if takes_long(SchedulerModel("backfill", priorities=True, limits=True).scenario(scenario)):
         return None, f"the log has {LONG:,} jobs or more, and such replays are not compiled"
     with bar("your scheduler", 1) as tick:
-        found = calibrated(scenario, logged, processes)
+        found = choose_model(scenario, logged, processes)
         tick(1)
-    return found, "" if found is not None else "no model of a scheduler runs enough of the log's jobs"
+    return found, "" if found is not None else NO_MODEL
 
 
 def usual_policies(jobs: int) -> Sequence[str]:

@@ -1,10 +1,10 @@
 """The ends of running jobs: a heap by time, and by expected time in each group, compiled."""
 
-from cranny.core.jit import inside
+from cranny.core.jit import inlined
 from cranny.sim.fast.replay_arrays import RUNNING, GroupArrays, ReplayArrays
 
 
-@inside
+@inlined
 def push(replay: ReplayArrays, end_s: float, serial: int, job: int) -> None:
     """Put an end on the heap."""
     child = replay.at[RUNNING]
@@ -18,7 +18,7 @@ def push(replay: ReplayArrays, end_s: float, serial: int, job: int) -> None:
     replay.end_s[child], replay.end_start[child], replay.end_job[child] = end_s, serial, job
 
 
-@inside
+@inlined
 def pop(replay: ReplayArrays) -> int:
     """Take the first end from the heap; return its job."""
     job: int = replay.end_job[0]
@@ -36,7 +36,7 @@ def pop(replay: ReplayArrays) -> int:
     return job
 
 
-@inside
+@inlined
 def _before(end_s: float, serial: int, replay: ReplayArrays, other: int) -> bool:
     """Say whether an end comes before another that is on the heap."""
     if end_s != replay.end_s[other]:
@@ -44,14 +44,14 @@ def _before(end_s: float, serial: int, replay: ReplayArrays, other: int) -> bool
     return serial < int(replay.end_start[other])
 
 
-@inside
+@inlined
 def _copy_end(replay: ReplayArrays, source: int, target: int) -> None:
     replay.end_s[target] = replay.end_s[source]
     replay.end_start[target] = replay.end_start[source]
     replay.end_job[target] = replay.end_job[source]
 
 
-@inside
+@inlined
 def expect_end(groups: GroupArrays, group: int, end_s: float, job: int) -> None:
     """Insert a job that starts where its expected end belongs."""
     place = groups.end[group]
@@ -64,7 +64,7 @@ def expect_end(groups: GroupArrays, group: int, end_s: float, job: int) -> None:
     groups.expected[place] = job
 
 
-@inside
+@inlined
 def forget_end(groups: GroupArrays, group: int, end_s: float, job: int) -> None:
     """Remove a job that ended."""
     low, past = groups.begin[group], groups.end[group]

@@ -92,11 +92,14 @@ class CompiledReplay:
         )
         ints, bits = np.zeros(1024, np.int64), np.zeros(1024, np.uint64)
         self._held = kernel.PartArrays(ints, bits, ints.copy(), np.zeros(1024))
+        self._kinds: tuple[JobColumns, tuple[Ints, list[int]]] | None = None  # of the jobs that were asked about
         self._skipped: list[tuple[int, int, str]] = []  # the last arrival till then, the job, the reason
 
     def kinds(self, jobs: JobColumns) -> tuple[Ints, list[int]]:
         """Return the kind of each job, and the machines of each kind as sets."""
-        return kinds_of(jobs, self._empty)
+        if self._kinds is None or self._kinds[0] is not jobs:
+            self._kinds = jobs, kinds_of(jobs, self._empty)
+        return self._kinds[1]
 
     def run(self, jobs: JobColumns, progress: Callable[[int], None] | None = None) -> ReplayRecord:
         """Replay jobs in the order of their submission until all are done."""
@@ -220,9 +223,11 @@ class CompiledReplay:
         first, past = int(replay.at[kernel.FIRST_ARRIVED]), int(replay.at[kernel.NEXT_JOB])
         waiting = (first + np.flatnonzero(replay.is_waiting[first:past])).tolist()
         reasons = {job: self._feasibility.why_not(jobs[job], self._placer) for job in waiting}
-        infeasible = {job: reason for job, reason in reasons.items() if reason is not None}
-        for job, reason in infeasible.items():
-            self._skip(job, reason, replay, queues)
+        for job, reason in reasons.items():
+            if reason is not None:
+                self._skip(job, reason, replay, queues)
+            elif replay.look[job]:  # such jobs need no further check
+                replay.is_feasible[replay.look[job]] = True
 
     def _skip_first(self, replay: kernel.ReplayArrays, queues: kernel.QueueArrays, jobs: JobColumns) -> None:
         """Skip the first job of the queue, which does not start although nothing runs."""

@@ -14,6 +14,9 @@ from cranny.sim.fast import replay_arrays
 from cranny.sim.fast.replay_arrays import GroupArrays, KindArrays, LineArrays, ReplayArrays
 from cranny.sim.record import SAMPLE_COLUMNS
 
+# What a placer sees of a job, as `feasibility.kind_of` has it, if no job has stages or shards.
+SEEN = ("gpus", "model", "collective", "gpu_type", "tenant", "partition")
+
 
 class JobColumns(Protocol):
     """Jobs in order of submission, as columns and one by one."""
@@ -63,6 +66,7 @@ def set_up(
     by_rank = np.argsort(_keys(jobs, order), kind="stable")
     rank = np.empty(count, dtype=np.int64)
     rank[by_rank] = np.arange(count)
+    look = _looks(jobs, kinds.size[kind])
     held, seen = ("machine", "first_part", "parts", "first_use", "uses"), ("first_sample", "past_sample")
     return ReplayArrays(
         gpus=columns["gpus"].to_numpy().astype(np.int64),
@@ -83,6 +87,8 @@ def set_up(
         **{name: np.zeros(count, dtype=np.int64) for name in (*held, *seen, "refused", "ended")},
         slots=np.zeros(count, dtype=np.uint64),
         is_waiting=np.zeros(count, dtype=np.bool_),
+        look=look,
+        is_feasible=np.zeros(int(look.max()) + 1, dtype=np.bool_),
         grad_bytes=np.array([profile.grad_bytes for profile in profiles], dtype=np.float64),
         iteration_s=np.array([profile.iteration_s for profile in profiles], dtype=np.float64),
         backfills=order == "backfill",
@@ -98,6 +104,18 @@ def set_up(
         at=at,
         level=np.zeros(2),
     )
+
+
+def _looks(jobs: JobColumns, size: Ints) -> Ints:
+    """Return a number for what a placer sees of each job that is larger than its machines; 0 for others."""
+    columns = jobs.columns
+    look = np.zeros(columns.height, dtype=np.int64)
+    large = np.flatnonzero(columns["gpus"].to_numpy() > size)
+    if not jobs.data_parallel:  # what else differs is not in the columns
+        look[large] = np.arange(1, len(large) + 1)
+        return look
+    look[large] = columns[large].select(pl.struct(SEEN).rank("dense")).to_series().to_numpy()
+    return look
 
 
 def set_up_groups(kind: Ints, kinds: KindArrays) -> GroupArrays:

@@ -18,7 +18,7 @@ from cranny.core.fast.placement_arrays import (
     PlacementArrays,
     PlacementRequest,
 )
-from cranny.core.jit import inside
+from cranny.core.jit import inlined, inside
 from cranny.sim.fast.replay_arrays import (
     ADD_PATTERN,
     ANSWER,
@@ -51,7 +51,7 @@ FITS, REFUSED = 0, -1
 NO_JOB = -1
 
 
-@inside
+@inlined
 def enqueue(replay: ReplayArrays, queues: QueueArrays, job: int) -> None:
     """Insert a job where its rank belongs."""
     groups, rank = queues.groups, replay.rank[job]
@@ -68,7 +68,7 @@ def enqueue(replay: ReplayArrays, queues: QueueArrays, job: int) -> None:
     replay.at[WAITING] += 1
 
 
-@inside
+@inlined
 def dequeue(replay: ReplayArrays, queues: QueueArrays, job: int) -> None:
     """Remove a job; most are near the head."""
     groups, rank = queues.groups, replay.rank[job]
@@ -84,7 +84,7 @@ def dequeue(replay: ReplayArrays, queues: QueueArrays, job: int) -> None:
     replay.at[WAITING] -= 1
 
 
-@inside
+@inlined
 def begin_plan(replay: ReplayArrays, groups: GroupArrays) -> None:
     """Begin to ask anew which job starts next: none is refused yet."""
     replay.at[PLAN] += 1
@@ -92,7 +92,7 @@ def begin_plan(replay: ReplayArrays, groups: GroupArrays) -> None:
         groups.is_loose[group] = False
 
 
-@inside
+@inlined
 def first_waiting(groups: GroupArrays) -> int:
     """Return the lowest rank of all waiting jobs; there must be one."""
     first = -1
@@ -104,7 +104,7 @@ def first_waiting(groups: GroupArrays) -> int:
     return first
 
 
-@inside
+@inlined
 def next_start(
     replay: ReplayArrays, arrays: PlacementArrays, queues: QueueArrays, held: PartArrays, drafter: Drafts
 ) -> tuple[int, int]:
@@ -147,7 +147,7 @@ def next_start(
     return 0, NO_JOB
 
 
-@inside
+@inlined
 def _begin_at_head(replay: ReplayArrays, groups: GroupArrays) -> None:
     """Begin to look through the queues of groups in which something has changed."""
     replay.at[LINES] = 0
@@ -160,7 +160,7 @@ def _begin_at_head(replay: ReplayArrays, groups: GroupArrays) -> None:
             groups.is_cut[group] = False
 
 
-@inside
+@inlined
 def _next_group(groups: GroupArrays) -> int:
     """Return the group whose next job is the first in the order of the whole queue; -1 if there are no more."""
     found, rank = -1, -1
@@ -172,7 +172,7 @@ def _next_group(groups: GroupArrays) -> int:
     return found
 
 
-@inside
+@inlined
 def _block(kinds: KindArrays, groups: GroupArrays, group: int, kind: int) -> None:
     """Add a kind to those of the waiting jobs that were looked at."""
     if groups.blocked[group] >> kind & 1:
@@ -185,7 +185,7 @@ def _block(kinds: KindArrays, groups: GroupArrays, group: int, kind: int) -> Non
     groups.is_blocked[group] = is_blocked
 
 
-@inside
+@inlined
 def _fit(
     replay: ReplayArrays,
     arrays: PlacementArrays,
@@ -214,7 +214,7 @@ def _fit(
     return REFUSED
 
 
-@inside
+@inlined
 def _answer(
     replay: ReplayArrays,
     arrays: PlacementArrays,
@@ -246,7 +246,7 @@ def _answer(
     return found
 
 
-@inside
+@inlined
 def _choose(kinds: KindArrays, kind: int, gpus: int, fragments_before_idle: bool) -> int:  # noqa: FBT001 - a kernel
     """Return the lowest machine with the first of the wanted numbers of GPUs free; -1 if one is not enough."""
     size, members = kinds.size[kind], kinds.members[kind]
@@ -264,7 +264,7 @@ def _choose(kinds: KindArrays, kind: int, gpus: int, fragments_before_idle: bool
     return -1
 
 
-@inside
+@inlined
 def _lowest_with(kinds: KindArrays, kind: int, free: int) -> int:
     """Return the lowest machine of a kind with so many GPUs free; there must be one."""
     words, word = kinds.sets[kind, free], kinds.first_word[kind, free]
@@ -298,7 +298,7 @@ def _draft(replay: ReplayArrays, arrays: PlacementArrays, drafter: Drafts, job: 
     return FITS
 
 
-@inside
+@inlined
 def _may_pass(replay: ReplayArrays, queues: QueueArrays, held: PartArrays, job: int) -> bool:
     """Say whether a job could pass the first ones that it is behind, where it runs best, as `backfill.easy` does.
 
@@ -329,7 +329,7 @@ def _may_pass(replay: ReplayArrays, queues: QueueArrays, held: PartArrays, job: 
     return True
 
 
-@inside
+@inlined
 def _delays_none(replay: ReplayArrays, draft: Draft, queues: QueueArrays, job: int) -> bool:
     """Say whether a job delays no first one where it would run."""
     at, kinds, lines = replay.at, queues.kinds, queues.lines
@@ -349,7 +349,7 @@ def _delays_none(replay: ReplayArrays, draft: Draft, queues: QueueArrays, job: i
     return True
 
 
-@inside
+@inlined
 def _join_lines(
     replay: ReplayArrays,
     queues: QueueArrays,
@@ -373,7 +373,7 @@ def _join_lines(
             lines.kinds[line] |= 1 << kind
 
 
-@inside
+@inlined
 def _is_tried(replay: ReplayArrays, queues: QueueArrays, group: int) -> bool:
     """Say whether jobs behind some line of a group are still tried."""
     lines = queues.lines

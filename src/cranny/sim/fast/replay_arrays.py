@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from cranny.core.fast.placement_arrays import MachineArrays, PlacementArrays, PlacementRequest
-from cranny.core.jit import inside
+from cranny.core.jit import inlined, inside
 from cranny.model.arrays import Bits, Flags, Floats, Ints
 
 Drafts = Callable[[PlacementArrays, PlacementRequest], int]
@@ -152,8 +152,11 @@ class ReplayArrays(NamedTuple):
     first_sample: Ints
     past_sample: Ints
     is_waiting: Flags
+    look: Ints  # a number for what a placer sees of a job on several machines; 0 for others
     refused: Ints  # the plan in which it was found not to fit, or not to pass others where it would run
     ended: Ints  # jobs in the order of their ends
+    # Looks, (looks,) each
+    is_feasible: Flags  # whether it is known that such jobs fit the empty cluster
     # Models, (models,) each
     grad_bytes: Floats
     iteration_s: Floats
@@ -201,7 +204,7 @@ def placement_arrays_of(arrays: PlacementArrays, kinds: KindArrays, kind: int) -
     )
 
 
-@inside
+@inlined
 def free_gpus(kinds: KindArrays, kind: int) -> int:
     """Count the free GPUs that jobs of a kind could use."""
     free = 0

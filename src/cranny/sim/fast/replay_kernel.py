@@ -10,7 +10,7 @@ import numpy as np
 
 from cranny.core.fast.bit_sets import bit_of, count_bits, lowest_slots
 from cranny.core.fast.placement_arrays import CROSS_BYTES, LINKS, PARTS, SLOWDOWN, Draft, PlacementArrays
-from cranny.core.jit import compiled, inside
+from cranny.core.jit import compiled, inlined, inside, unlocked
 from cranny.sim.fast.end_heap import expect_end, forget_end, pop, push
 from cranny.sim.fast.queue_kernel import begin_plan, dequeue, enqueue, next_start
 from cranny.sim.fast.replay_arrays import (
@@ -52,7 +52,7 @@ from cranny.sim.fast.replay_arrays import (
 )
 
 
-@compiled
+@unlocked
 def advance(
     replay: ReplayArrays,
     arrays: PlacementArrays,
@@ -95,7 +95,7 @@ def take_out(replay: ReplayArrays, queues: QueueArrays, job: int) -> None:
     replay.at[STAGE] = SERVE
 
 
-@inside
+@inlined
 def _next_instant(replay: ReplayArrays, arrays: PlacementArrays, queues: QueueArrays, held: PartArrays) -> None:
     """Process all ends, then all arrivals of the next instant."""
     at, capacity = replay.at, queues.kinds.capacity
@@ -121,18 +121,19 @@ def _next_instant(replay: ReplayArrays, arrays: PlacementArrays, queues: QueueAr
     begin_plan(replay, queues.groups)
 
 
-@inside
+@inlined
 def _is_doubtful(replay: ReplayArrays, queues: QueueArrays) -> bool:
     """Say whether jobs that just arrived must wait of which it is not sure that they can ever run."""
     at, sizes = replay.at, queues.kinds.size
     for job in range(at[FIRST_ARRIVED], at[NEXT_JOB]):
         # One that fits a machine does run; where machines differ the size is 0.
-        if replay.is_waiting[job] and replay.gpus[job] > sizes[replay.kind[job]]:
+        is_large = replay.gpus[job] > sizes[replay.kind[job]]
+        if is_large and replay.is_waiting[job] and not replay.is_feasible[replay.look[job]]:
             return True
     return False
 
 
-@inside
+@inlined
 def _serve(
     replay: ReplayArrays, arrays: PlacementArrays, queues: QueueArrays, held: PartArrays, drafter: Drafts
 ) -> int:
@@ -176,7 +177,7 @@ def go_on(replay: ReplayArrays, arrays: PlacementArrays, queues: QueueArrays, he
     return 0
 
 
-@inside
+@inlined
 def _start(replay: ReplayArrays, queues: QueueArrays, job: int) -> None:
     """Start a job whose GPUs are already held."""
     at = replay.at
@@ -227,7 +228,7 @@ def _take_draft(
         _update_links(replay, arrays, queues, held, job, 1)
 
 
-@inside
+@inlined
 def _end(replay: ReplayArrays, arrays: PlacementArrays, queues: QueueArrays, held: PartArrays, job: int) -> None:
     """Release what a job held."""
     at, group = replay.at, queues.kinds.group[replay.kind[job]]
@@ -268,7 +269,7 @@ def _update_links(
             is_open[group] = True
 
 
-@inside
+@inlined
 def _toggle_gpus(
     replay: ReplayArrays, arrays: PlacementArrays, queues: QueueArrays, machine: int, slots: np.uint64
 ) -> None:
@@ -297,7 +298,7 @@ def _toggle_gpus(
         at[CHANGED] += 1
 
 
-@inside
+@inlined
 def _sample(replay: ReplayArrays, queues: QueueArrays) -> None:
     """Sample the state after an instant, as in `SAMPLE_COLUMNS`."""
     at = replay.at
