@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Event
 
 # Longer than a function takes on a busy machine. Then a process compiles for itself: the other may be stopped.
-POLLS, POLL_S = 3000, 0.02
+POLLS, POLL_S = 15_000, 0.02
 
 
 class CompileLock:
