@@ -286,7 +286,9 @@ class Division(NamedTuple):
         base = np.array([free.get(job.id, np.zeros(size, dtype=np.int64)) for job in jobs]).reshape(-1, size)
         limit = np.array([view.usable(job, capacity) for job in jobs]).reshape(-1, size)
         machines = np.flatnonzero(capacity)
-        return cls(jobs, machines, base[:, machines], limit[:, machines], capacity[machines], occupied[machines])
+        # `take` keeps rows together; [:, machines] would not, and compiled code is made for one of the two.
+        base, limit = base.take(machines, axis=1), limit.take(machines, axis=1)
+        return cls(jobs, machines, base, limit, capacity[machines], occupied[machines])
 
 
 def efficiency(noise: float, larger: float) -> float:

@@ -70,9 +70,9 @@ def set_up(
     held, seen = ("machine", "first_part", "parts", "first_use", "uses"), ("first_sample", "past_sample")
     return ReplayArrays(
         gpus=columns["gpus"].to_numpy().astype(np.int64),
-        submit_s=_contiguous(columns["submit_s"]),
-        duration_s=_contiguous(columns["duration_s"]),
-        known_s=_contiguous(columns["known_s"]),
+        submit_s=_floats(columns["submit_s"]),
+        duration_s=_floats(columns["duration_s"]),
+        known_s=_floats(columns["known_s"]),
         kind=kind,
         rank=rank,
         by_rank=by_rank,
@@ -80,7 +80,7 @@ def set_up(
         finish_s=np.full(count, np.nan),
         slowdown=np.ones(count),
         cross_bytes=np.zeros(count),
-        model=columns["model"].replace_strict(number, return_dtype=pl.Int64).to_numpy(),
+        model=columns["model"].replace_strict(number, return_dtype=pl.Int64).to_numpy(writable=True),
         pattern=_patterns(cluster, jobs, kinds.size[kind])
         if drafts and jobs.data_parallel
         else np.full(count, -1),
@@ -185,11 +185,12 @@ def _patterns(cluster: Cluster, jobs: JobColumns, size: Ints) -> Ints:
 def _keys(jobs: JobColumns, order: str) -> Floats:
     """Return what the queue is sorted by, (jobs,), as in `QueuePolicy.key`; equals stay in order of submission."""
     if order == "sjf":
-        return _contiguous(jobs.columns["known_s"])
+        return _floats(jobs.columns["known_s"])
     if order in BY_PRIORITY:
-        return -_contiguous(jobs.columns["priority"])
-    return _contiguous(jobs.columns["submit_s"])
+        return -_floats(jobs.columns["priority"])
+    return _floats(jobs.columns["submit_s"])
 
 
-def _contiguous(column: pl.Series) -> Floats:
-    return np.ascontiguousarray(column.to_numpy(), dtype=np.float64)
+def _floats(column: pl.Series) -> Floats:
+    """Return a column as an array that may be written: one that may not would need another compiled kernel."""
+    return np.ascontiguousarray(column.to_numpy(writable=True), dtype=np.float64)
