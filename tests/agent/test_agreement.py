@@ -12,6 +12,7 @@ from cranny.agent.agreement import POLL_S, SETTLE_S, SPARE, Agreement, Due
 from cranny.channel import files
 from cranny.channel.control import AGREED, Agreed, CheckpointRequest, Control
 from cranny.model.errors import InputError
+from tests.examples import examples
 
 RANKS = 3
 
@@ -62,7 +63,7 @@ TURNS = st.lists(st.integers(0, RANKS - 1), min_size=5, max_size=60)
 ASKED = st.lists(st.integers(0, 59), max_size=8)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.sampled_from([0, 1, 2, 5]), TURNS, ASKED)
 def test_all_ranks_switch_in_the_same_step_in_whatever_order_they_run(
     lead: int, turns: list[int], asked: list[int]

@@ -25,6 +25,7 @@ from cranny.model.errors import InputError
 from cranny.network.phases import pacing_period
 from cranny.network.phases import phased_run as phases
 from cranny.network.phases.segments import PhasedJob
+from tests.examples import examples
 
 
 class Job:
@@ -145,7 +146,7 @@ def test_the_rule_is_that_of_the_simulator() -> None:
 SIXTY_FOURTHS = st.integers(0, 224).map(lambda number: number / 64)  # of a period: sums are exact
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     st.sampled_from([0.25, 1.0, 8.0]),
     SIXTY_FOURTHS,
@@ -296,7 +297,7 @@ def test_a_patient_agent_never_lets_go() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::cranny.agent.pacing.PacingWarning")
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.floats(0.05, 3.0), st.floats(0.0, 1.0))
 def test_waiting_never_takes_much_more_of_the_time_than_allowed(work: float, shift: float) -> None:
     job = Job(1.0, shift)
@@ -326,7 +327,7 @@ def test_a_clock_that_is_set_stops_a_job_for_no_longer_than_a_beat(by_s: float) 
 REAL = st.floats(0.0, allow_nan=False, allow_infinity=False)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(REAL, REAL, REAL, st.lists(st.floats(0.0, 1e10), min_size=1, max_size=20))
 def test_whatever_the_beat_and_the_clock_no_iteration_fails_or_waits_for_long(
     period_s: float, shift_s: float, epoch_s: float, clock_s: list[float]

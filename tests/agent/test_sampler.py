@@ -13,6 +13,7 @@ from cranny.agent.sampler import ShareSampler
 from cranny.channel import files
 from cranny.channel.control import Control, samples
 from cranny.model.errors import InputError
+from tests.examples import examples
 
 SHARES = st.lists(st.floats(0.05, 1.0), min_size=1, max_size=5).map(
     lambda each: tuple(one / sum(each) for one in each)
@@ -51,7 +52,7 @@ class Training:
         return found
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.integers(5, 60), st.integers(5, 20), st.lists(st.tuples(SHARES, st.integers(1, 9)), max_size=4))
 def test_each_sample_of_an_epoch_comes_once_whatever_the_ranks_and_their_shares(
     size: int, batch: int, attempts: list[tuple[tuple[float, ...], int]]
@@ -150,7 +151,7 @@ class Rank:
         return self.loaded.pop(0)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.integers(1, 7),
     st.sampled_from([0, 2]),

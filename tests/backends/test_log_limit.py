@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.backends.contract import CLUSTER, PATIENCE_S
 from tests.backends.local_harness import LocalHarness, appears
+from tests.examples import examples
 
 from cranny.backends.local import LocalBackend
 from cranny.backends.log_writer import LimitedLog
@@ -30,7 +31,7 @@ def on_disk(folder: Path) -> int:
     return found
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     limit=st.integers(PARTS, 200),
     written=st.lists(st.binary(max_size=120).map(lambda each: each.replace(b"\0", b"\n")), max_size=40),

@@ -21,6 +21,7 @@ from benchmarks.regret.world import Contender, World
 from benchmarks.regret.worlds import WORLDS
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from cranny.policies._shared.heterogeneous.problem import Ints
 from cranny.run import run
@@ -81,7 +82,7 @@ def test_one_by_one_is_what_working_second_by_second_gives(jobs: list[tuple[int,
     assert found <= min(in_turn_s(order) for order in permutations(jobs))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=3))
 def test_jobs_on_one_gpu_cannot_be_better_than_shortest_first(lengths_s: list[int]) -> None:
     ends_s = np.cumsum(sorted(lengths_s))
@@ -143,7 +144,7 @@ def schedules(draw: st.DrawFn) -> tuple[Sharing, Ints]:
     return shared, workers
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(schedules(), st.lists(st.floats(0.5, 2), min_size=5, max_size=5))
 def test_no_schedule_in_stages_is_below_the_bound(made: tuple[Sharing, Ints], factors: list[float]) -> None:
     shared, workers = made

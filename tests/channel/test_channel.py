@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.reference import samples as reference
 
 from cranny.channel import files
@@ -40,7 +41,7 @@ CONTROLS = st.builds(
 # -- controls --------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(CONTROLS)
 def test_ranks_read_exactly_what_rank_0_decided_from(control: Control) -> None:
     decided = Control.of(json.loads(json.dumps(asdict_plain(control))))
@@ -75,7 +76,7 @@ LISTS = st.lists(VALUES | INNER, max_size=3)
 OBJECTS = st.dictionaries(st.sampled_from(FIELDS), VALUES | INNER | LISTS, max_size=8)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(OBJECTS)
 def test_garbage_is_refused_and_no_other_error_comes_of_it(value: dict[str, Any]) -> None:
     for of, given_value in ((Control.of, value), (Agreed.of, {"from_step": 1, "control": value})):
@@ -85,7 +86,7 @@ def test_garbage_is_refused_and_no_other_error_comes_of_it(value: dict[str, Any]
             continue
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(text=st.binary(max_size=100) | st.builds(json.dumps, OBJECTS).map(str.encode))
 def test_a_file_of_garbage_is_refused_and_no_other_error_comes_of_it(
     text: bytes, tmp_path_factory: pytest.TempPathFactory
@@ -96,7 +97,7 @@ def test_a_file_of_garbage_is_refused_and_no_other_error_comes_of_it(
         Report.read(folder, 0, "x" * 32)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(INNER, max_size=3), VALUES | INNER, VALUES | INNER)
 def test_a_report_with_the_right_token_and_garbage_is_refused_and_no_other_error_comes_of_it(
     tmp_path_factory: pytest.TempPathFactory, records: list[object], saved: object, resumed: object
@@ -113,7 +114,7 @@ def test_a_report_with_the_right_token_and_garbage_is_refused_and_no_other_error
 # -- division --------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.integers(0, 5000), st.lists(st.floats(0.0, 1e308), min_size=1, max_size=12))
 def test_samples_add_up_to_the_batch_and_are_within_one_of_their_share(
     batch: int, given_shares: list[float]
@@ -171,7 +172,7 @@ RECORDS = st.lists(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(RECORDS, st.none() | st.builds(Saved, NUMBERS, SECONDS, SECONDS, st.integers(0, 9)))
 def test_a_report_is_read_as_written_with_the_latest_records(
     tmp_path_factory: pytest.TempPathFactory, records: list[Record], saved: Saved | None

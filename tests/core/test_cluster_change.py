@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.reference.invariants import check
 
 import cranny
@@ -67,7 +68,7 @@ def needed_by(state: ClusterState) -> dict[str, int]:
         max_size=12,
     ),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_jobs_keep_their_gpus_over_any_changes(first: Cluster, steps: list[object]) -> None:
     """No GPU is held twice, no job and no rank is lost, and totals are those of the cluster that is there."""
     state = ClusterState(first)
@@ -104,7 +105,7 @@ def test_jobs_keep_their_gpus_over_any_changes(first: Cluster, steps: list[objec
 
 
 @given(clusters(), clusters())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_a_tree_gives_its_cluster_back_and_what_is_needed_is_kept(one: Cluster, other: Cluster) -> None:
     partitions = {name: [one.node_names[each] for each in own] for name, own in one.partitions.items()}
     assert cluster_values(Cluster.of(tree_of(one), partitions)) == cluster_values(one)

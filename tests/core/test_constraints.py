@@ -5,6 +5,7 @@ from itertools import product
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.reference.constraints import kept_by_some, violated
 from tests.reference.invariants import check
 
@@ -129,7 +130,7 @@ def test_a_job_waits_until_it_can_be_spread_and_says_so() -> None:
     assert told == "must be spread over 2 racks with up to 2 GPUs in each; free GPUs are in 1 rack"
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     free=st.lists(st.integers(0, 6), min_size=1, max_size=5),
     gpus=st.integers(1, 12),
@@ -155,7 +156,7 @@ def test_shares_of_racks_exist_where_some_do(free: list[int], gpus: int, spread:
         assert not even or tuple(shares) in even
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.lists(st.integers(0, 4), min_size=4, max_size=4),
     st.integers(2, 12),
@@ -182,7 +183,7 @@ def test_a_spread_is_always_kept_and_found_where_there_is_one(
     check(state)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.lists(st.integers(0, 4), min_size=4, max_size=4),
     st.integers(1, 16),

@@ -3,6 +3,7 @@ import math
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.reference.invariants import check
 
 from cranny.core.engine import Engine, Queue
@@ -251,7 +252,7 @@ def event_of(kind: str, number: int, serial: int, now_s: float, engine: Engine) 
     return made[kind](number)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(EVENTS, st.sampled_from(sorted(ORDERS)))
 def test_no_stream_of_events_loses_a_job_or_breaks_the_books(events: list[tuple[str, int]], order: str) -> None:
     engine = Engine(ClusterState(Cluster.fat_tree(2, 2, 4)), QueuePolicy(BestFit(), order))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from cranny.core.fast import memo
 from cranny.core.fast.communication_cost import communication_cost
@@ -40,7 +41,7 @@ UNEVEN = Cluster.of(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     cluster=st.sampled_from([EVEN, UNEVEN]),
     collective=st.sampled_from([name for name in COLLECTIVES if name not in PLACED]),

@@ -5,6 +5,7 @@ from itertools import combinations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from cranny.core.engine import Engine
 from cranny.core.knapsack import KnapsackBatches, most_valuable
@@ -19,7 +20,7 @@ from cranny.policies import policy
 things = st.lists(st.tuples(st.integers(0, 9), st.integers(1, 5)), max_size=8)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(things, st.integers(0, 20))
 def test_no_set_that_fits_is_worth_more(each: list[tuple[int, int]], room: int) -> None:
     sizes, values = [size for size, _ in each], [float(value) for _, value in each]
@@ -111,7 +112,7 @@ TYPES = st.sampled_from(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(st.tuples(st.integers(1, 8), TYPES), max_size=8), st.sampled_from(["netpack", "best-fit"]))
 def test_no_job_waits_beside_enough_free_gpus(each: list[tuple[int, dict[str, object]]], name: str) -> None:
     state = ClusterState(MIXED)

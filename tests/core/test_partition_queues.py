@@ -7,6 +7,7 @@ from itertools import accumulate
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.reference import queues
 
 from cranny.core.feasibility import Feasibility
@@ -159,7 +160,7 @@ def logs(draw: st.DrawFn, partitions: Sequence[str | None], most: int = 14) -> l
     ]
 
 
-@settings(max_examples=35)
+@settings(max_examples=examples(35))
 @given(logs(["old", "new", "both", None, "unlisted"]), st.sampled_from(["fifo", "priority", "backfill"]))
 def test_orders_do_as_the_reference(jobs: list[Job], order: str) -> None:
     decide = queues.easy if order == "backfill" else queues.blocking
@@ -167,14 +168,14 @@ def test_orders_do_as_the_reference(jobs: list[Job], order: str) -> None:
     assert replayed(LINKED, jobs, order) == expected
 
 
-@settings(max_examples=35)
+@settings(max_examples=examples(35))
 @given(logs([None]))
 def test_conservative_does_as_the_reference(jobs: list[Job]) -> None:
     cluster = Cluster.single_rack(3, 4)
     assert replayed(cluster, jobs, "conservative") == queues.starts(cluster, jobs, queues.conservative)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(
     logs(["old", "new"]), st.sampled_from(["fifo", "sjf", "las", "srtf", "priority", "backfill", "conservative"])
 )
@@ -187,7 +188,7 @@ def test_partitions_that_share_no_machine_never_delay_each_other(jobs: list[Job]
             assert {job_id: together[job_id] for job_id in found} == found
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(
     logs(["old", "new", "both", None], most=10),
     st.sampled_from(["fifo", "las", "srtf", "backfill", "conservative", "knapsack"]),

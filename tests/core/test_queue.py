@@ -5,6 +5,7 @@ from itertools import accumulate
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from cranny.core.accounting import attained_gpu_s
 from cranny.core.backfill import remaining_s, reservation
@@ -385,7 +386,7 @@ def keep_promises(backfill: Engine, jobs: Sequence[Job]) -> None:
     assert not backfill.queue
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(st.tuples(st.integers(1, 8), st.floats(0, 20), st.floats(0.5, 60)), min_size=1, max_size=25))
 def test_backfill_never_delays_the_first(submissions: list[Submission]) -> None:
     arrivals = accumulate(gap_s for _, gap_s, _ in submissions)
@@ -401,7 +402,7 @@ def test_backfill_never_delays_the_first(submissions: list[Submission]) -> None:
 SPEEDS: list[dict[str, float] | None] = [None, {"t4": 0.5}, {"h200": 2.0}, {"t4": 0.5, "h200": 1.0}]
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     st.lists(
         st.tuples(st.integers(1, 4), st.floats(0, 20), st.floats(0.5, 60), st.sampled_from(SPEEDS)),

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.reference.invariants import check
 from tests.reference.views import seen
 
@@ -191,7 +192,7 @@ def test_no_stream_of_events_breaks_the_books(name: str, cluster: str) -> None:
     slow = name == "exact"
 
     @settings(
-        max_examples=SLOW_EXAMPLES if slow else EXAMPLES,
+        max_examples=examples(SLOW_EXAMPLES if slow else EXAMPLES),
     )
     @given(streams(SLOW_LARGEST if slow else LARGEST))
     def run(events: list[tuple[str, Wanted | int]]) -> None:
@@ -246,7 +247,7 @@ class Watched(Replay):
 def test_no_replay_ends_with_an_error_or_loses_a_job(name: str, cluster: str) -> None:
     tree = CLUSTERS[cluster]
 
-    @settings(max_examples=REPLAYS)
+    @settings(max_examples=examples(REPLAYS))
     @given(stories(SLOW_LARGEST if name == "exact" else LARGEST, len(tree.machines)))
     def run(story: Story) -> None:
         model = NETWORKS[story.network]

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.reference.invariants import check
 
 import cranny
@@ -115,7 +116,7 @@ def test_a_job_goes_on_more_slowly_with_fewer_workers(restart_s: float) -> None:
     assert finish == pytest.approx({"a": 40.0 + 4 * 60.0 + restart_s, "b": 50.0})
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(1, 8)), min_size=1, max_size=6))
 def test_nothing_is_lost_however_jobs_are_resized(steps: list[tuple[int, int]]) -> None:
     state = ClusterState(Cluster.single_rack(2, 8))

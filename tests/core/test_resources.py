@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.reference.invariants import check
 
 from cranny.core.constrained_placer import ConstrainedPlacer, lacks_room, shown_to
@@ -114,7 +115,7 @@ NEEDS = st.none() | st.fixed_dictionaries({"cpus": st.integers(1, 4)})
     excluded=st.sets(st.integers(0, 4), max_size=2),
     policy=st.sampled_from(["titan", "cranny", "gpu-balance"]),
 )
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 def test_placements_keep_to_shape_and_resources_and_exist_where_they_can(
     machines: list[tuple[int, int]],
     held: list[tuple[int, dict[str, int] | None]],

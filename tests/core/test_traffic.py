@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.reference import links
 
 from cranny.core.traffic import CACHED, communication, exchange_graph, footprint, parts, renumber, traffic
@@ -211,7 +212,7 @@ def placed_jobs(draw: st.DrawFn) -> tuple[Cluster, Job, tuple[int, ...]]:
     return cluster, job_of(gpus, collective, tp, pp), tuple(draw(machine) for _ in range(gpus))
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(placed_jobs())
 def test_costs_agree_with_adding_up_messages_link_by_link(
     placed: tuple[Cluster, Job, tuple[int, ...]],

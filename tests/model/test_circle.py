@@ -5,6 +5,7 @@ import math
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from cranny.model.circle import DEGREES, Arc, Circle
 from cranny.model.errors import InputError
@@ -92,7 +93,7 @@ def test_circles_that_make_no_sense_are_refused(iteration_s: float, arcs: tuple[
         Circle(iteration_s, arcs)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(circles(), st.floats(-5.0, 5.0), st.floats(0.0, 1.0))
 def test_turning_moves_demand_in_time_and_changes_nothing_else(
     circle: Circle, shift_s: float, share: float
@@ -106,7 +107,7 @@ def test_turning_moves_demand_in_time_and_changes_nothing_else(
         assert turned.demand(moment + shift_s) == circle.demand(moment)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(circles(), st.floats(0.01, 2.0))
 def test_stretching_keeps_the_mean_demand(circle: Circle, iteration_s: float) -> None:
     assert circle.stretched(iteration_s).mean_gbps == pytest.approx(circle.mean_gbps)

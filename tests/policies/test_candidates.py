@@ -4,6 +4,7 @@ from collections.abc import Callable, Hashable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.reference.invariants import check
 
 from cranny.core.protocol import Host
@@ -98,7 +99,7 @@ def scenes(draw: st.DrawFn) -> tuple[ClusterState, dict[str, tuple[int, ...]]]:
     return state, seats
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(scenes(), st.integers(1, 12), st.sampled_from([spread, level]))
 def test_variations_fit_differ_and_keep_every_distance(
     scene: tuple[ClusterState, dict[str, tuple[int, ...]]], count: int, distance: Distance
@@ -159,7 +160,7 @@ def test_switches_do_not_count_but_what_is_left_above_them() -> None:
         assert spread(found.placement.machines, state.cluster) == (2, 1)  # it was (2, 2)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(scenes())
 def test_by_links_no_job_has_less_of_its_links_than_first(
     scene: tuple[ClusterState, dict[str, tuple[int, ...]]],
@@ -202,7 +203,7 @@ def test_a_parameter_server_stays_one_when_machines_change_places() -> None:
     assert len({start.placement for start in starts}) == len(starts) > 2
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(scenes(), st.data())
 def test_every_candidate_with_parameter_servers_can_be_committed(
     scene: tuple[ClusterState, dict[str, tuple[int, ...]]], data: st.DataObject

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 import cranny
 from cranny.core.protocol import Host
@@ -159,7 +160,7 @@ def two_candidates(draw: st.DrawFn) -> tuple[list[Job], list[tuple[int, int]], l
     return jobs, at, new
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(two_candidates())
 def test_jobs_are_never_slower_than_with_the_hosts_own_plan(
     case: tuple[list[Job], list[tuple[int, int]], list[list[tuple[int, int]]]],

@@ -1,6 +1,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.reference.invariants import check
 
 from cranny.core.state import ClusterState
@@ -167,7 +168,7 @@ def test_machines_that_cannot_run_a_job_say_nothing_about_its_rounding() -> None
     )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     machines=st.lists(st.tuples(st.sampled_from([2, 4, 6, 8]), st.sampled_from("ab")), min_size=1, max_size=5),
     gpus=st.integers(1, 16),
@@ -211,7 +212,7 @@ def _whole(free: int, at: int, size: int) -> bool:
     return bool(aligned(free, size) >> at & 1) and not aligned(free, 2 * size) >> (at & ~size) & 1
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     sizes=st.sampled_from([(8,) * 6, (4,) * 5, (8, 8, 4, 4), (6, 6, 8)]),
     steps=st.lists(st.tuples(st.integers(1, 20), st.integers(0, 3)), max_size=40),

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
+from tests.examples import examples
 from tests.policies.heterogeneous.drawn import EXAMPLE, drawn
 from tests.reference import has as book
 
@@ -43,7 +44,7 @@ def test_categories_have_the_numbers_that_section_v_names(number: int, sizes: tu
     assert category(15, 4, number - 1) == sizes
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.integers(1, 5), st.integers(0, 7))
 def test_categories_are_algorithm_1_word_by_word(jobs: int, more: int) -> None:
     found = list(categories(jobs + more, jobs))
@@ -51,7 +52,7 @@ def test_categories_are_algorithm_1_word_by_word(jobs: int, more: int) -> None:
     assert found == [category(jobs + more, jobs, place) for place in range(size(jobs + more, jobs))]
 
 
-@settings(max_examples=100)  # the first time compiles
+@settings(max_examples=examples(100))  # the first time compiles
 @given(st.data())
 def test_a_market_has_the_throughput_of_the_best_assignment(data: st.DataObject) -> None:
     kinds = data.draw(st.integers(1, 5))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.policies.heterogeneous.drawn import EXAMPLE, drawn, with_resets
 
 import cranny
@@ -48,7 +49,7 @@ def test_power_zero_without_a_limit_is_has_exact() -> None:
         assert has_resets(problem, 0.0, inf).workers.tolist() == has_exact(problem).workers.tolist()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([1.0, 1.5, 2.0, 4.0]), st.sampled_from([1.0, 2.0, 8.0]))
 def test_no_job_is_slower_than_c_times_las_and_none_ends_after_its_bound(
     seed: int, slowdown: float, power: float
@@ -68,7 +69,7 @@ def test_without_the_limit_a_job_would_end_after_the_bound() -> None:
     assert (has_resets(problem, 10.0, inf).jct_s > latest * (1 + 1e-9)).any()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.integers(0, 2**32))
 def test_no_schedule_has_a_lower_mean_than_the_bound(seed: int) -> None:
     problem = plain(np.random.default_rng(seed))

@@ -3,6 +3,7 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.reference.invariants import check
 
 from cranny.core.state import ClusterState
@@ -258,7 +259,7 @@ def test_cells_fit_whenever_they_could(slots: int, gpus: int) -> None:
         assert split >= largest
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     shares=st.tuples(*[st.sampled_from([0.0, 0.1, 0.25, 1 / 3]) for _ in range(3)]),
     machines=st.integers(2, 9),
@@ -280,7 +281,7 @@ def test_no_tenant_ever_exceeds_its_share_or_shares_a_machine(
         assert len(set().union(*used)) == sum(map(len, used))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     tenants=st.integers(1, 3),
     steps=st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4), st.integers(0, 2)), max_size=30),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.reference.invariants import check
 
 import cranny
@@ -110,7 +111,7 @@ def winners(draw: st.DrawFn) -> tuple[ClusterState, list[Job]]:
     return state, [job(f"new{number}", gpus) for number, gpus in enumerate(sizes)]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(winners())
 def test_themis_gives_all_candidates_that_there_are_up_to_ten(case: tuple[ClusterState, list[Job]]) -> None:
     """On machines with one GPU it matters below which switches workers are; what is alike counts once."""
@@ -251,7 +252,7 @@ def jobs(draw: st.DrawFn) -> list[Job]:
 
 @pytest.mark.parametrize("name", ["themis", "pollux"])
 def test_candidates_can_be_done_differ_and_are_equally_good(name: str) -> None:
-    @settings(max_examples=40)
+    @settings(max_examples=examples(40))
     @given(jobs(), st.integers(2, 10))
     def run(made: Sequence[Job], count: int) -> None:
         host = policy(name, **FEW.get(name, {}))
@@ -292,7 +293,7 @@ def _after(state: ClusterState, plan: Plan, now_s: float) -> dict[str, Placement
 
 @pytest.mark.parametrize("name", ["themis", "pollux", "themis+cassini", "pollux+cassini"])
 def test_jobs_come_and_go_and_nothing_is_lost(name: str) -> None:
-    @settings(max_examples=30)
+    @settings(max_examples=examples(30))
     @given(jobs(), st.lists(st.tuples(st.integers(0, 9), st.sampled_from([10.0, 300.0, 900.0])), max_size=12))
     def run(made: Sequence[Job], ends: Sequence[tuple[int, float]]) -> None:
         chosen = policy(name, **FEW.get(name.partition("+")[0], {}))
@@ -332,7 +333,7 @@ def test_no_job_waits_beside_enough_free_gpus_and_none_is_stopped_to_start_again
         Switch("rack", tuple(Machine(f"m{at}", 2, kind) for at, kind in enumerate(kinds)), (100.0,) * len(kinds))
     )
 
-    @settings(max_examples=60)
+    @settings(max_examples=examples(60))
     @given(jobs(), st.lists(CONSTRAINTS, min_size=7, max_size=7), st.lists(st.integers(0, 9), max_size=4))
     def run(made: Sequence[Job], constraints: Sequence[dict[str, Any]], ends: Sequence[int]) -> None:
         state = ClusterState(cluster)

@@ -1,5 +1,6 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.reference.invariants import check
 
 from cranny.core.state import ClusterState
@@ -28,7 +29,7 @@ def test_waits_rather_than_share_a_link() -> None:
     assert Ideal().why_wait(Job(id="b", gpus=12), state.snapshot()) == "needs 12 GPUs, 9 free"
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=8), st.sampled_from(CLUSTERS))
 def test_no_link_ever_has_two_jobs_and_an_empty_cluster_takes_any(sizes: list[int], cluster: Cluster) -> None:
     state = ClusterState(cluster)

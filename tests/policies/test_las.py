@@ -7,6 +7,7 @@ import pytest
 from benchmarks.has import draw
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.policies.heterogeneous.drawn import EXAMPLE, drawn
 from tests.reference.has import highest_level
 
@@ -53,7 +54,7 @@ def test_reaches_the_highest_level_there_is_where_giving_out_one_by_one_does_not
     assert min(below) < 0.8
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 2**32))
 def test_no_worker_that_a_job_could_use_stays_idle(seed: int) -> None:
     problem = small(np.random.default_rng(seed))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 import cranny
 from cranny.model.cluster import Cluster, Machine, Switch
@@ -85,7 +86,7 @@ def test_the_first_of_ways_that_cost_the_same_but_for_rounding_is_the_cheapest()
     assert by.cheapest([worse, *ways]) is ways[0]
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.data())
 def test_fewer_moves_cost_no_more_and_keep_to_limits(data: st.DataObject) -> None:
     types = data.draw(st.lists(st.sampled_from(["T4", "V100"]), min_size=1, max_size=4))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.reference import netpack as book
 from tests.reference.invariants import check
 
@@ -55,7 +56,7 @@ def servers(draw: st.DrawFn) -> tuple[ServerArrays, list[tuple[int, int]]]:
     return built, [*spans, (0, count)]
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(servers(), st.integers(2, 12), st.booleans(), st.booleans(), st.booleans())
 def test_finds_what_the_table_over_all_servers_finds(
     drawn: tuple[ServerArrays, list[tuple[int, int]]],
@@ -86,7 +87,7 @@ def test_a_job_that_fits_one_machine_exactly_goes_there() -> None:
     assert tightest(np.array([1, 1, 0, 0]), 2, *racks) == NONE
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.integers(0, 2**32 - 1))
 def test_tight_racks_are_sorted_by_memory_then_by_free_gpus_and_full_ones_come_last(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -263,7 +264,7 @@ def test_each_switch_of_a_job_is_decided_by_itself(ina: str, expected: Aggregati
     assert start.placement.facts["aggregation"] == (["rack1"] if expected else False)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.integers(0, 2**32 - 1))
 def test_memory_is_given_by_efficiency_and_no_switch_has_some_left_that_a_job_wants(seed: int) -> None:
     rng = np.random.default_rng(seed)

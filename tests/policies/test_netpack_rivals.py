@@ -1,6 +1,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.policies.test_simple_policies import state_with, typed
 from tests.reference.invariants import check
 
@@ -185,7 +186,7 @@ def test_optimus_divides_a_job_evenly_among_the_fewest_machines(
 
 
 @given(free=st.lists(st.integers(0, 8), min_size=1, max_size=8), gpus=st.integers(1, 40))
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_no_machine_of_optimus_could_take_a_rank_from_one_with_two_more(free: list[int], gpus: int) -> None:
     placement = Optimus().place(job(gpus), state_with(free, 8).snapshot())
     assert (placement is not None) == (sum(free) >= gpus)
@@ -237,7 +238,7 @@ def test_gpu_balance_per_worker_levels_the_free_gpus() -> None:
 
 
 @given(free=st.lists(st.integers(0, 8), min_size=1, max_size=8), gpus=st.integers(1, 40))
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_no_worker_of_gpu_balance_could_have_had_more_free_gpus_around_it(free: list[int], gpus: int) -> None:
     placement = GpuBalancePerWorker().place(job(gpus), state_with(free, 8).snapshot())
     assert (placement is not None) == (sum(free) >= gpus)
@@ -326,7 +327,7 @@ def placed_on(placer: Placer, state: ClusterState, wanted: Job) -> set[int] | No
 
 @pytest.mark.parametrize("name", [*RIVALS, *PER_WORKER])
 def test_starts_a_job_whenever_it_fits_and_all_but_per_worker_on_one_machine_if_that_can_be(name: str) -> None:
-    @settings(max_examples=60)
+    @settings(max_examples=examples(60))
     @given(free=st.lists(st.integers(0, 4), min_size=1, max_size=6), gpus=st.integers(1, 20))
     def run(free: list[int], gpus: int) -> None:
         machines = placed(policy(name), state_with(free), gpus)

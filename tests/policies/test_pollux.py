@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.reference.pollux import every_state, feasible, worth
 
 from cranny.core.engine import Engine
@@ -97,7 +98,7 @@ def problems(draw: st.DrawFn, jobs: int = 5, machines: int = 5, gpus: int = 4) -
     return problem._replace(base=state)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(problems(), st.integers(0, 1000))
 def test_whatever_mutation_does_is_repaired(problem: AllocationProblem, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -110,7 +111,7 @@ def test_whatever_mutation_does_is_repaired(problem: AllocationProblem, seed: in
         assert fitness(problem, state) == pytest.approx(worth(problem, state))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(problems(3, 3, 2))
 def test_the_search_finds_the_best_of_all_allocations(problem: AllocationProblem) -> None:
     found, values = search(problem, problem.base[None], 40, 40, np.random.default_rng(0))
@@ -120,7 +121,7 @@ def test_the_search_finds_the_best_of_all_allocations(problem: AllocationProblem
     assert len({state.tobytes() for state in found}) == len(found)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(problems(), st.integers(0, 1000))
 def test_the_search_is_never_worse_than_what_runs_and_the_same_for_the_same_seed(
     problem: AllocationProblem, seed: int

@@ -7,6 +7,7 @@ from copy import deepcopy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from cranny.analysis.explain import explain
 from cranny.core.snapshot import Waiting
@@ -49,7 +50,7 @@ def rationale(placement: Placement | None) -> PriceRationale:
     return why
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(SIZES, st.integers(1, 10), st.floats(1.0, 1e6))
 def test_printed_terms_add_up_and_the_chosen_machines_cost_least(
     sizes: list[int], gpus: int, seconds: float
@@ -78,7 +79,7 @@ def test_printed_terms_add_up_and_the_chosen_machines_cost_least(
     assert [each["more_gpu_s"] >= -1e-3 for each in facts["next_best"]] == [True] * len(others)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(SIZES, st.integers(1, 4))
 def test_the_next_best_machine_is_the_cheapest_of_the_others(sizes: list[int], gpus: int) -> None:
     state, policy = filled(sizes)

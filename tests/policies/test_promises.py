@@ -5,6 +5,7 @@ from time import process_time
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from cranny.core.snapshot import ALL
 from cranny.policies._shared.promises import GpuPool
@@ -25,7 +26,7 @@ def can_have(wants: list[tuple[int, int]], free: list[int]) -> bool:
     )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(FREE, st.lists(st.tuples(SETS, st.integers(1, 4)), max_size=3), SETS)
 def test_what_is_left_is_all_that_can_still_be_handed_out(
     free: list[int], wants: list[tuple[int, int]], machines: int

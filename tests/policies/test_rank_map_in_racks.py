@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.reference.rank_map import comm_s, least_comm_s
 
 from cranny.core.state import ClusterState
@@ -67,7 +68,7 @@ def in_order(counts: dict[int, int]) -> tuple[int, ...]:
 def test_every_rank_is_placed_once_and_simpler_maps_are_no_better(cluster: Cluster) -> None:
     view = ClusterState(cluster).snapshot()
 
-    @settings(max_examples=60)
+    @settings(max_examples=examples(60))
     @given(jobs(cluster))
     def run(wanted: tuple[Job, dict[int, int]]) -> None:
         job, counts = wanted

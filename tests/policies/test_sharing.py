@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.reference.invariants import check
 
 import cranny
@@ -239,7 +240,7 @@ def test_nothing_is_lost_when_machines_come_and_go(name: str) -> None:
 # -- shares within limits -------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.data())
 def test_shares_keep_to_the_limits_of_jobs(data: st.DataObject) -> None:
     kinds = ("T4", "V100")
@@ -275,7 +276,7 @@ def test_hall_sees_that_types_are_short() -> None:
     assert not instance.fits_minimum([0, 1], free)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.permutations(range(4)))
 def test_jobs_can_change_places(order: list[int]) -> None:
     state = ClusterState(mixed(("", 2), ("", 2), ("", 2), ("", 2)))

@@ -6,6 +6,7 @@ import pytest
 from benchmarks.titan_quality import judge, random_case
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.reference import packing
 from tests.reference import titan as literal
 from tests.reference.invariants import check
@@ -307,7 +308,7 @@ def cases(draw: st.DrawFn, collectives: tuple[str, ...] = COLLECTIVES) -> Case:
     return Case(state, job, draw(st.sampled_from([0.1, 0.3, 1.0, 1.0, 3.0])))
 
 
-many = settings(max_examples=300)
+many = settings(max_examples=examples(300))
 
 
 @many
@@ -546,7 +547,7 @@ def test_takes_quiet_machines_for_a_pipeline_on_a_cluster_too_large_to_search() 
 
 
 @pytest.mark.parametrize("name", ["best-fit", "consolidate-idle", "fragments-first", "tiresias"])
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(case=cases(FLAT))
 def test_mapped_ranks_are_on_the_same_machines_and_move_no_more(name: str, case: Case) -> None:
     bare, mapped = (policy(each).place(case.job, case.view) for each in (name, f"{name}-mapped"))

@@ -6,6 +6,7 @@ from copy import deepcopy
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from cranny.core.snapshot import Waiting
 from cranny.model.job import Job
@@ -32,7 +33,7 @@ JOB = st.builds(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(st.lists(JOB, max_size=6), min_size=1, max_size=4))
 def test_columns_are_those_of_the_jobs_whatever_waited_before(queues: list[list[Waiting]]) -> None:
     arrays, kept, spare = WaitingArrays(), list[Waiting](), waiting_arrays.SPARE

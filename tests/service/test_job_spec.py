@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from cranny.core.constraints import Constraints
 from cranny.model.cluster import Cluster, Machine, Switch, mask_of
@@ -230,7 +231,7 @@ FIELDS = [
 ]
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.dictionaries(st.sampled_from(FIELDS), values, max_size=5))
 def test_any_file_is_a_job_or_refused_in_one_line(fields: dict[str, Any]) -> None:
     try:

@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.service.managed_driver import ManagedDriver
 from tests.service.standing import standing
 
@@ -315,7 +316,7 @@ def play(driver: ManagedDriver, step: tuple[object, ...], readings: list[tuple[C
 
 
 @given(steps=st.lists(STEPS, max_size=25), policy=st.sampled_from(["titan", "cranny"]))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_nothing_is_lost_whatever_happens(steps: list[tuple[object, ...]], policy: str) -> None:
     """No GPU is given twice, no job is lost or run twice, the log gives the state back, and all ends."""
     with TemporaryDirectory() as folder:

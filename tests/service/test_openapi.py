@@ -8,6 +8,7 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schemathesis.checks import not_a_server_error
+from tests.examples import examples
 from tests.service.conftest import Serve
 
 ENDLESS = r"/api/v1/events"  # a stream that goes on as long as the client listens
@@ -51,7 +52,7 @@ def test_no_fuzzed_job_gives_an_error_of_the_server(serve: Serve) -> None:
     site = serve()
     with site.client("ann") as ann:
 
-        @settings(quick, max_examples=60)
+        @settings(quick, max_examples=examples(60))
         @given(bodies, st.sampled_from(["jobs", "plan"]))
         def ask(body: Any, where: str) -> None:
             content = json.dumps(body)  # with Infinity and other things that are no JSON

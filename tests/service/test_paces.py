@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.service.test_controls import Course
 
 from cranny.core.state import ClusterState
@@ -78,7 +79,7 @@ def test_a_job_that_shares_its_links_with_no_other_keeps_nothing() -> None:
     assert kept("a", {"a": 0.1}, {}) == {}
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.floats(0.05, 3.0), st.floats(0.9, 1.1), st.booleans())
 def test_no_period_is_shorter_than_an_iteration_nor_much_longer(own_s: float, times: float, joins: bool) -> None:  # noqa: FBT001
     measured_s = {"a": own_s, "b": own_s * times}
@@ -90,7 +91,7 @@ def test_no_period_is_shorter_than_an_iteration_nor_much_longer(own_s: float, ti
     assert len({pace.period_s for pace in found.values()}) <= 1
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(
     compute_ms=st.floats(1.0, 4000.0),
     gradient_bytes=st.floats(1.0, 1e8),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.reference.invariants import check
 from tests.service.standing import standing
 
@@ -93,7 +94,7 @@ def one_of(scheduler: Scheduler, number: int) -> JobRecord:
     return (live or records)[number % len(live or records)]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.lists(happenings, max_size=40), st.sampled_from(["run", "recommend"]), st.sampled_from(["titan", "cranny"])
 )

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.service.conftest import CLUSTER, Serve, Start
 
 from cranny.core.snapshot import Snapshot
@@ -142,7 +143,7 @@ def test_a_job_that_comes_is_decided_once_however_many_wait(asked: Counter[str],
 sizes = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 90), st.integers(0, 1)), max_size=25)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(sizes, st.sampled_from(["fifo", "sjf", "backfill"]))
 def test_what_is_not_decided_again_comes_out_the_same(jobs: list[tuple[int, int, int]], order: str) -> None:
     quick, slow = scheduler_of(order=order), scheduler_of(order=order)
@@ -208,7 +209,7 @@ def happen(scheduler: Scheduler, what: str, value: Any, now_s: float) -> None:
         scheduler.cancel(there[value % len(there)].id, "ann", now_s)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(courses, st.sampled_from(["best-fit", "cranny"]))
 def test_recommendations_of_waiting_jobs_can_be_followed_together(
     course: list[tuple[str, Any]], name: str

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.cli.conftest import Run
+from tests.examples import examples
 from tests.service.conftest import Serve, Site, Start, until
 from tests.service.test_rest import problem
 
@@ -82,7 +83,7 @@ def test_priorities_queues_and_quotas_are_as_the_file_says(serve: Serve, rights:
         until(lambda: submitted(bob)[0] == 201)  # what is over does not count
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(
     st.lists(
         st.tuples(st.sampled_from("ab"), st.sampled_from(["x", "y", None]), st.integers(1, 9), st.booleans()),

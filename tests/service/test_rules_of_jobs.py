@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.service.scheduler_driver import SchedulerDriver
 
 from cranny.model.cluster import Cluster
@@ -88,7 +89,7 @@ def see_all_end(driver: SchedulerDriver) -> None:
     raise AssertionError(driver.scheduler.engine.queue)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(happenings, max_size=25), policies)
 def test_constraints_hold_only_jobs_that_allow_it_are_stopped_and_all_end(
     course: list[tuple[str, Any]], policy: dict[str, Any]
@@ -99,7 +100,7 @@ def test_constraints_hold_only_jobs_that_allow_it_are_stopped_and_all_end(
     see_all_end(driver)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.lists(st.one_of(happenings, st.tuples(st.just("submit"), elastic)), max_size=20))
 def test_so_they_do_beside_jobs_that_can_be_resized(course: list[tuple[str, Any]]) -> None:
     driver = SchedulerDriver(CLUSTER, {"name": "cranny"})
@@ -138,7 +139,7 @@ def test_machines_are_promised_to_a_job_that_waits_for_them() -> None:
 timed = specs.map(lambda spec: {"duration_s": 600, **spec, "movable": False})
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(st.tuples(timed, st.sampled_from([0, 0, 30, 500])), max_size=20))
 def test_a_job_with_constraints_starts_when_it_was_promised_at_the_latest(
     course: list[tuple[dict[str, Any], int]],

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
+from tests.examples import examples
 from tests.reference.invariants import check
 from tests.service.conftest import Serve, Start, until
 from tests.service.standing import standing
@@ -42,7 +43,7 @@ def snapshot(scheduler: Scheduler, store: EventStore) -> None:
     scheduler.log("snapshot", None, {"through": head.seq, "digest": digest}, scheduler.records.last_s)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     st.lists(happenings, max_size=40),
     st.lists(st.integers(0, 40), min_size=1, max_size=3),

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.reference import admission as reference
 
 import cranny
@@ -98,7 +99,7 @@ def held_back(draw: st.DrawFn) -> tuple[list[Job], Admission]:
     return jobs, Admission(after, group_of, {"ann": int(rng.integers(1, 8)), "bob": int(rng.integers(1, 8))})
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(held_back())
 def test_starts_are_those_of_the_literal_reference(drawn: tuple[list[Job], Admission]) -> None:
     jobs, rules = drawn

@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.policies.test_simple_policies import state_with
 
 from cranny import run
@@ -158,7 +159,7 @@ def queued_traces(draw: st.DrawFn) -> Trace:
 
 
 @pytest.mark.parametrize("name", COMPILED)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     cluster=st.sampled_from([SMALL, UNEVEN, APART, OVERLAPPING, LINKED, UNLISTED]),
     trace=queued_traces(),
@@ -199,7 +200,7 @@ def test_a_busy_cluster_of_partitions_equals_the_event_loop(name: str, order: st
 
 
 @pytest.mark.parametrize("name", COMPILED)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     cluster=st.sampled_from([SMALL, WIDE, UNEVEN]),
     trace=traces(),

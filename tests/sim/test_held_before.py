@@ -4,6 +4,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.sim.test_fast_replay import COMPILED, HUGE, SMALL, WIDE, assert_equal, first_choices, traces
 
 import cranny
@@ -115,7 +116,7 @@ def held_of(draw: st.DrawFn, trace: Trace, cluster: Cluster) -> HeldBefore:
 
 
 @pytest.mark.parametrize("name", COMPILED)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(cluster=st.sampled_from([SMALL, WIDE]), trace=traces(), data=st.data())
 def test_a_compiled_replay_does_the_same(name: str, cluster: Cluster, trace: Trace, data: st.DataObject) -> None:
     held = data.draw(held_of(trace, cluster))

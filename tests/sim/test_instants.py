@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 import cranny
 from cranny.model.event import Event, MachineFailed, MachineRepaired
@@ -78,7 +79,7 @@ def outcome(jobs: Sequence[cranny.Job], order: str) -> list[tuple[object, ...]]:
     return [*result.jobs.sort("job_id").rows(), *result.timeline.rows(), tuple(result.summary.items())]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(bursts())
 def test_the_order_of_rows_of_one_instant_decides_nothing_that_the_queue_order_decides(
     both: tuple[list[cranny.Job], list[cranny.Job]],

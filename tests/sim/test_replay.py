@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.reference import replay as literal
 
 from cranny.model.cluster import Cluster, Machine, Switch
@@ -84,7 +85,7 @@ def fits(cluster: Cluster, jobs: Sequence[Job]) -> bool:
 
 @pytest.mark.parametrize("cluster", [EVEN, UNEVEN], ids=["even", "uneven"])
 def test_equals_the_slow_replay_on_random_logs(cluster: Cluster) -> None:
-    @settings(max_examples=120)
+    @settings(max_examples=examples(120))
     @given(logs(), st.sampled_from([0.0, 1.0, 2.5]))
     def run(jobs: list[Job], price: float) -> None:
         if fits(cluster, jobs):

@@ -2,12 +2,13 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.reference import shortest
 
 import cranny
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     st.lists(
         st.tuples(st.sampled_from([0, 0, 1, 2, 7]), st.integers(1, 8), st.integers(1, 30)), min_size=1, max_size=20

@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 import cranny
 from cranny.analysis.explain import explain
@@ -557,7 +558,7 @@ def test_every_job_ends_up_somewhere_and_every_gpu_with_one_job_at_a_time(name: 
 
 @pytest.mark.parametrize("name", ["titan", "best-fit", "tiresias"])
 def test_nothing_is_lost_when_machines_come_and_go(name: str) -> None:
-    @settings(max_examples=40)
+    @settings(max_examples=examples(40))
     @given(logs(), mishaps(), st.sampled_from(["fifo", "srtf", "las", "backfill"]))
     def run(jobs: list[Job], events: list[tuple[float, Event]], order: str) -> None:
         try:

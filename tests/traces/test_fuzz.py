@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from cranny.model.errors import InputError
 from cranny.traces.read import READERS, read_trace
@@ -54,7 +55,7 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NASTY, inner, max_size=3),
     max_leaves=8,
 )
-FUZZ = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def accounts_for(path: Path, rows: int | None, **options: Any) -> None:

@@ -5,6 +5,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from cranny.model.collective import COLLECTIVES
 from cranny.model.errors import InputError
@@ -161,7 +162,7 @@ def frames(draw: st.DrawFn) -> pl.DataFrame:
     )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(frames())
 def test_any_trace_survives_csv_and_parquet(frame: pl.DataFrame) -> None:
     trace = Trace.from_frame(frame)

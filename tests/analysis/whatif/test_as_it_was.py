@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.reference import as_it_was as reference
 
 import cranny
@@ -273,7 +274,7 @@ def as_trace(rows: list[reference.LogRow]) -> Trace:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(logs())
 def test_runs_are_those_of_the_literal_reference(drawn: tuple[cranny.Cluster, list[reference.LogRow]]) -> None:
     cluster, rows = drawn
@@ -304,7 +305,7 @@ def test_runs_are_those_of_the_literal_reference(drawn: tuple[cranny.Cluster, li
     assert hours.off_hours == pytest.approx(reference.machine_hours(cluster, placed, window, 2.0)["off_hours"])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(logs())
 def test_the_timeline_is_that_of_the_literal_reference(
     drawn: tuple[cranny.Cluster, list[reference.LogRow]],
@@ -328,7 +329,7 @@ def test_the_timeline_is_that_of_the_literal_reference(
     assert result.summary["machine_hours"] == pytest.approx(hours["used_hours"])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["best-fit", "titan", "gpu-balance"]))
 def test_a_log_written_by_a_policy_is_measured_like_its_replay(seed: int, policy: str) -> None:
     """What a replay did, written as a log, is as it was to the last number."""

@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.reference.idle_beside import idle_by_seconds
 
 from cranny.analysis.whatif.groups import changes_by_group, credited_by_group, labels, same_jobs, waits_by_group
@@ -153,7 +154,7 @@ def second_runs(draw: st.DrawFn) -> pl.DataFrame:
     return runs(*made)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(second_runs())
 def test_idle_gpus_are_those_of_a_walk_second_by_second(held: pl.DataFrame) -> None:
     machines = Machine("x", 3), Machine("y", 5)

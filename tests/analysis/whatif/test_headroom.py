@@ -5,6 +5,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 import cranny
 from cranny.analysis.whatif.headroom import headroom, idle_stretches, switched_off
@@ -76,7 +77,7 @@ def replays(draw: st.DrawFn) -> Any:
     return cranny.simulate(cluster, jobs, policy, "instant")
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(replays())
 def test_the_largest_job_is_what_counting_gpu_by_gpu_gives(result: Any) -> None:
     machines, window = result.cluster.machines, (0.0, 30.0)

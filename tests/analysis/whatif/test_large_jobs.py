@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.reference.large_jobs import Held, wait_s
 
 import cranny
@@ -59,7 +60,7 @@ def test_a_job_waits_behind_what_waits_already_but_not_behind_what_comes_later()
     assert (at_50, at_70) == (150.0, 230.0)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.lists(st.tuples(st.integers(0, 400), st.integers(1, 12), st.integers(1, 200)), min_size=1, max_size=12),
     st.integers(1, 12),

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.analysis.whatif.test_headroom import BUSY, TWO, WINDOW
+from tests.examples import examples
 from tests.reference.machine_cost import cost_by_minutes
 
 from cranny.analysis.whatif.headroom import idle_stretches, switched_off
@@ -167,7 +168,7 @@ machine_prices = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     minute_runs(), machine_prices, machine_prices, rates, st.sampled_from(["UTC", "Europe/Berlin", "Asia/Kolkata"])
 )

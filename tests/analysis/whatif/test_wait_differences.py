@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.analysis.whatif.test_what_if import CLUSTER
+from tests.examples import examples
 from tests.reference.block_waits import sums_by_block
 
 from cranny.analysis.whatif import what_if
@@ -22,7 +23,7 @@ def frames(submit_s: list[float], **waits: list[float]) -> tuple[dict[str, pl.Da
     return {name: pl.DataFrame({"job_id": ids, "wait_s": each}) for name, each in waits.items()}, submitted
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(-5, 45), st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=30),
     st.sampled_from([28.0, 30.5, 9.0, 3.0]),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.reference import cassini as book
 
 from cranny.model.arrays import Floats
@@ -159,7 +160,7 @@ def test_two_half_up_jobs_of_a_fraction_of_a_quantum_are_shifted_by_half_an_iter
     assert sorted(found.shifts_s) == pytest.approx([0.0, 0.0007])
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.lists(st.floats(0.0002, 0.3), min_size=2, max_size=4),
     st.sampled_from([1e-4, 1e-3, 0.02]),
@@ -174,7 +175,7 @@ def test_shifts_are_less_than_one_real_iteration_and_score_on_curves_what_they_s
     assert curve(jobs, found.shifts_s, found.unified).score(C) <= found.score + 1e-6
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.lists(st.floats(0.005, 3.0), min_size=1, max_size=8), st.sampled_from([1.0, 5.0, 30.0]))
 def test_a_unified_circle_holds_whole_iterations_and_enough_angles(times_s: list[float], precision: float) -> None:
     unified = unify(tuple(times_s), Search(precision_deg=precision))
@@ -211,7 +212,7 @@ def test_times_that_are_no_whole_numbers_of_angles_are_searched_as_by_the_book()
         assert found.score == pytest.approx(expected, abs=1e-9)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(circle(st.integers(20, 400)), st.integers(1, 9), st.integers(9, 300))
 def test_angles_hold_all_that_a_job_sends(job: Circle, turns: int, angles: int) -> None:
     unified = UnifiedCircle(turns * job.iteration_s, (turns,), angles, (job.iteration_s,))
@@ -223,7 +224,7 @@ def test_angles_hold_all_that_a_job_sends(job: Circle, turns: int, angles: int) 
         assert row[angle] == pytest.approx(sampled, abs=0.011 * job.peak_gbps * len(job.arcs))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(circle(st.sampled_from([40, 60, 120])), min_size=2, max_size=3))
 def test_the_exact_search_finds_what_trying_every_rotation_finds(jobs: list[Circle]) -> None:
     found = compatibility(tuple(jobs), C, COARSE)
@@ -251,7 +252,7 @@ def test_four_jobs_some_of_them_equal_are_searched_as_well_as_by_trying_every_ro
         assert found.score == pytest.approx(expected, abs=1e-9)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(circle(st.sampled_from([50, 100, 200])), min_size=2, max_size=4))
 def test_no_curve_beats_the_bound_and_the_score_is_near_the_curve_s(jobs: list[Circle]) -> None:
     found = compatibility(tuple(jobs), C)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from cranny.model.circle import Circle
 from cranny.model.errors import InputError
@@ -98,7 +99,7 @@ def test_separate_parts_of_a_graph_each_have_a_job_that_stands_still() -> None:
     assert found.scores == (1.0, 1.0)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(trees())
 def test_theorem_1_every_link_gets_the_curve_that_its_optimiser_chose(links: list[SharedLink]) -> None:
     assert not has_loop(links)

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from cranny.core.traffic import communication
 from cranny.model.cluster import Cluster
@@ -99,7 +100,7 @@ def test_a_pipeline_of_no_minibatches_is_refused() -> None:
         circles(CLUSTER, job(gpus=2, model="gpt2", pp=2), (0, 1), minibatches=0)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(
     st.sampled_from(MODELS),
     st.sampled_from(["ring", "halving-doubling", "tree", "ina"]),

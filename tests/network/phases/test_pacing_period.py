@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from cranny.model.circle import Circle
 from cranny.network.phases.outcome import PhasedRun
@@ -97,7 +98,7 @@ def groups(draw: st.DrawFn) -> tuple[list[PhasedJob], list[float], list[bool]]:
     return jobs, [LINK] * links, shifted
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(groups())
 def test_jobs_with_agents_are_never_slower_than_without(
     group: tuple[list[PhasedJob], list[float], list[bool]],

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.reference.phases import stepped
 
 from cranny.model.circle import Circle
@@ -143,7 +144,7 @@ MEETS_BY_A_STEP = (
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(cases())
 @example(MEETS_BY_A_STEP)
 def test_playing_agrees_with_stepping_through_time(case: tuple[list[PhasedJob], list[float]]) -> None:
@@ -164,7 +165,7 @@ def test_playing_agrees_with_stepping_through_time(case: tuple[list[PhasedJob], 
     assert any(map(agree, (0.0005, 0.0001, 0.00005)))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(cases())
 def test_links_carry_what_jobs_send_and_never_more_than_they_can(
     case: tuple[list[PhasedJob], list[float]],
@@ -181,7 +182,7 @@ def test_links_carry_what_jobs_send_and_never_more_than_they_can(
         assert sum(done) - 1e-6 <= sent <= sum(done) + sum(each) + 1e-6
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(cases())
 def test_no_iteration_is_shorter_than_alone_and_all_fit_into_the_time(
     case: tuple[list[PhasedJob], list[float]],
@@ -206,7 +207,7 @@ def wandering(shifts_s: Sequence[float] = (0.04, 0.0, 0.03, 0.03)) -> list[Phase
     return [PhasedJob(each, shift_s) for each, shift_s in zip(circles, shifts_s, strict=True)]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @example((wandering(), [LINK, 30.0]))
 @given(cases())
 def test_the_long_run_is_a_cycle_or_the_later_half_of_what_was_played(

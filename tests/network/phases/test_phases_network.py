@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 import cranny
 from cranny.core.snapshot import Snapshot, Waiting
@@ -158,7 +159,7 @@ def test_courses_tell_more_than_slowdowns() -> None:
     assert stage.network.outcomes["a"].above_gbit == 0.0
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 5)), min_size=1, max_size=12))
 def test_what_comes_and_goes_leaves_no_trace(steps: list[tuple[int, int, int]]) -> None:
     roomy = Cluster.single_rack(machines=4, gpus_per_machine=16, link_gbps=100.0)

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.reference.invariants import check
 
 from cranny.core.flows import isolated_rate, parameter_server
@@ -40,7 +41,7 @@ def trees(draw: st.DrawFn) -> Cluster:
     return Cluster.of(Switch("core", tuple(racks), tuple(draw(gbps) for _ in racks)))
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(trees(), st.data())
 def test_alone_is_what_water_filling_gives_a_single_job(cluster: Cluster, data: st.DataObject) -> None:
     everywhere = st.integers(0, len(cluster.machines) - 1)
@@ -65,7 +66,7 @@ def test_a_switch_that_aggregates_makes_a_job_as_fast_as_its_link() -> None:
     assert communication(cluster, job(3), (0, 1, 2), 3, aggregate=False).comm_s == pytest.approx(0.24)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(trees(), st.data())
 def test_a_rack_where_a_job_is_not_aggregated_is_to_it_as_one_without_memory(
     cluster: Cluster, data: st.DataObject

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from cranny.core.flows import fixed, parameter_server
 from cranny.core.state import ClusterState
@@ -75,7 +76,7 @@ def test_nothing_runs_and_nothing_is_used() -> None:
     assert [link["rack"] for link in load.facts()["links"]] == ["rack0"] * 3
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(seed=st.integers(0, 10_000))
 def test_books_balance_whatever_runs(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.reference.steady import Tenant, by_programs, could_rise, fill, water_filling
 
 from cranny.core.flows import fixed, parameter_server
@@ -137,7 +138,7 @@ def test_without_memory_aggregation_is_a_plain_parameter_server() -> None:
             assert merging.rate_gbps(number) == pytest.approx(plain.rate_gbps(number), rel=NEAR)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["merging", "plain"]))
 def test_a_stream_of_jobs_gives_the_rates_from_scratch(seed: int, kind: str) -> None:
     rng = np.random.default_rng(seed)
@@ -197,7 +198,7 @@ def test_a_link_may_have_more_jobs_than_edits_before_it_is_drawn_again() -> None
     assert rates.rate_gbps(numbers[0]) == pytest.approx(100.0 - 0.001, rel=NEAR)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.integers(0, 2**32 - 1))
 def test_no_link_is_over_capacity_and_every_job_has_a_bottleneck(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -218,7 +219,7 @@ def test_no_link_is_over_capacity_and_every_job_has_a_bottleneck(seed: int) -> N
             assert rates.rate_gbps(number) == as_float(job.most)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.integers(0, 2**32 - 1), st.sampled_from([0.001, 3.0, 1e6]))
 def test_larger_links_and_switches_give_rates_larger_by_as_much(seed: int, factor: float) -> None:
     rng = np.random.default_rng(seed)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from cranny.core.snapshot import Snapshot
 from cranny.core.state import ClusterState
@@ -86,7 +87,7 @@ def test_jobs_apart_do_not_notice_each_other() -> None:
     assert finishes(result) == pytest.approx({"a": 200.0, "b": 200.0})
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(seed=st.integers(0, 10_000))
 def test_sharing_never_makes_a_job_faster_than_alone(seed: int) -> None:
     cluster = Cluster.fat_tree(4, 4, 4, link_gbps=25.0, oversubscription=2.0)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.reference.constraints import kept_by_some
 
 from cranny.core.constraints import Constraints
@@ -24,7 +25,7 @@ constraints = st.builds(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(times, min_size=2 * MACHINES, max_size=2 * MACHINES), st.integers(1, 8), constraints)
 def test_it_is_the_first_time_at_which_some_placement_keeps_them(
     release: list[float], gpus: int, told: dict[str, Any]

@@ -5,6 +5,7 @@ import math
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from cranny.core.accounting import Running
 from cranny.core.state import ClusterState
@@ -25,7 +26,7 @@ def mixed_cluster() -> Cluster:
     return Cluster.of(Switch("core", tuple(racks), (100.0, 100.0)))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(1, 70)), max_size=12), st.data())
 def test_it_follows_jobs_that_start_and_end(wanted: list[tuple[int, int, int]], data: st.DataObject) -> None:
     cluster = mixed_cluster()

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.reference import machine_sets
 
 from cranny.policies.cranny import machine_kernel as kernel
@@ -53,7 +54,7 @@ def found(into: kernel.MachineSet, used: int) -> machine_sets.Taken | None:
 
 
 @pytest.mark.parametrize("kind", kernel.KINDS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(clusters(), st.integers(1, 40))
 def test_it_takes_the_machines_that_the_literal_search_takes(
     kind: int, at: machine_sets.Machines, gpus: int

@@ -7,6 +7,7 @@ from itertools import combinations
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from cranny.core.engine import Engine
 from cranny.core.protocol import UNRESTRICTED
@@ -69,7 +70,7 @@ def test_it_does_not_if_it_may_not_be_stopped() -> None:
 times = st.sampled_from([-INF, 1.0, 2.0, 3.0, 4.0, 5.0])
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(st.lists(times, min_size=3, max_size=3), min_size=1, max_size=5), st.integers(1, 15))
 def test_no_other_set_of_as_many_machines_is_free_earlier(releases: list[list[float]], gpus: int) -> None:
     release_s, machines = np.sort(np.array(releases), axis=1), np.arange(len(releases))

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.reference import move_costs
 from tests.reference.invariants import check
 
@@ -224,7 +225,7 @@ def after(view: Snapshot, group: MoveGroup) -> Snapshot:
     return view
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(busy_states(), st.sets(st.integers(0, 6)), st.sampled_from([0.0, 0.5, 2.0]))
 def test_claims_what_the_reference_computes_and_leaves_no_single_move(
     state: ClusterState, stay: set[int], margin: float
@@ -258,7 +259,7 @@ def test_claims_what_the_reference_computes_and_leaves_no_single_move(
             assert saved <= margin * price[job_id] + 1e-3
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(busy_states(), st.lists(st.integers(1, 4), max_size=3), st.data())
 def test_keeps_constraints_and_room_for_jobs_that_start(
     state: ClusterState, sizes: list[int], data: st.DataObject

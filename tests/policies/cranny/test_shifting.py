@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.reference.invariants import check
 
 from cranny.core.accounting import Running
@@ -150,7 +151,7 @@ class Twins:
         )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(placed_jobs(), st.data())
 def test_no_group_is_slower_than_without_shifts(placed: list[Placed], data: st.DataObject) -> None:
     """Jobs start one after the other and end in any order; in the network itself, not in what is predicted."""

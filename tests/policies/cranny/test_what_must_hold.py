@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.reference.invariants import check
 
 from cranny.core.constrained_placer import ConstrainedPlacer
@@ -102,13 +103,13 @@ def replayed(came: Sequence[Job], network: str, events: Sequence[tuple[float, Ev
     return replay
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(jobs(), st.sampled_from(NAMES))
 def test_all_jobs_end_and_all_gpus_come_back(came: list[Job], network: str) -> None:
     replayed(came, network)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(jobs(), faults(), st.sampled_from(NAMES))
 def test_all_jobs_end_though_machines_fail_and_are_drained_for_a_while(
     came: list[Job], events: list[tuple[float, Event]], network: str
@@ -124,7 +125,7 @@ class Restless(Cranny):
         return False
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(jobs(), st.just([]) | faults(), st.sampled_from(NAMES))
 def test_it_decides_the_same_if_it_is_asked_while_no_job_waits(
     came: list[Job], events: list[tuple[float, Event]], network: str
@@ -182,7 +183,7 @@ def test_the_order_of_hashed_sets_decides_nothing() -> None:
     assert told == f"{here}\n"
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(
     st.lists(st.integers(0, 4), min_size=MACHINES, max_size=MACHINES),
     st.sampled_from([2, 3, 4, 5, 6, 8]),

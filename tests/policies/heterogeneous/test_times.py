@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.policies.heterogeneous.drawn import drawn
 from tests.reference import has as book
 
@@ -22,7 +23,7 @@ JOBS = (Training("ResNet-18", 100_000, 200), Training("VGG-19", 50_000, 200))
 EXAMPLE = Problem(JOBS, ("T4", "V100"), [[2, 2]], [[275, 644], [884, 1754]])
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.integers(1, 10**9), st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=40))
 def test_a_split_sums_exactly_and_is_off_by_less_than_a_sample(samples: int, rates: list[float]) -> None:
     parts = split_samples(samples, np.array(rates))
