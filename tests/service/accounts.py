@@ -52,8 +52,8 @@ def shared_folder() -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
-def readable_command(folder: Path, *arguments: str) -> list[str]:
-    """Return a command that runs cranny where every account can read it.
+def readable_command(folder: Path, *arguments: str, user: str = "") -> list[str]:
+    """Return a command that runs cranny where every account can read it, as root or as a user without any rights.
 
     Python and the checkout may be in a home of root. So they are mounted elsewhere, for this process alone.
     """
@@ -66,7 +66,10 @@ def readable_command(folder: Path, *arguments: str) -> list[str]:
     for there, here in mounts.items():
         here.mkdir(exist_ok=True)
         text.append(f"mount --bind '{there}' '{here}'")
-    text.append(f'exec {command_in_jobs(folder)} "$@"')
+    without = (
+        f"setpriv --reuid={user} --regid={user} --clear-groups --no-new-privs --bounding-set=-all --inh-caps=-all"
+    )
+    text.append(f'exec {without if user else ""} {command_in_jobs(folder)} "$@"')
     return ["unshare", "--mount", "--propagation", "private", "sh", "-c", "\n".join(text), "sh", *arguments]
 
 

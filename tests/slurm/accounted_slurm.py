@@ -38,10 +38,11 @@ def accounting_installed() -> bool:
 class AccountedSlurm(RealSlurm):
     """A Slurm whose jobs are kept in a database, for sacct."""
 
-    def __init__(self, nodes: int = 2) -> None:
+    def __init__(self, nodes: int = 2, message_timeout_s: int = 10) -> None:
         self._dbd, self._storage = free_ports(2)
         super().__init__(
             nodes,
+            message_timeout_s=message_timeout_s,
             accounting=(
                 "AccountingStorageType=accounting_storage/slurmdbd",
                 "AccountingStorageHost=127.0.0.1",

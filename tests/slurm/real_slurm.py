@@ -56,7 +56,7 @@ InactiveLimit=0
 MinJobAge={min_job_age_s}
 KillWait=2
 BatchStartTimeout=10
-MessageTimeout=10
+MessageTimeout={message_timeout_s}
 DefMemPerCPU=100
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
 """
@@ -85,6 +85,7 @@ class RealSlurm:
         lua: Path | None = None,
         slurmd_timeout_s: int = 10,
         min_job_age_s: int = 300,
+        message_timeout_s: int = 10,
         accounting: Sequence[str] = ("AccountingStorageType=accounting_storage/none",),
     ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="cranny-slurm-"))  # the path of a socket must be short
@@ -101,6 +102,7 @@ class RealSlurm:
                 port=ports[0],
                 slurmd_timeout_s=slurmd_timeout_s,
                 min_job_age_s=min_job_age_s,
+                message_timeout_s=message_timeout_s,
             ),
             *(each.format(folder=self.folder) for each in accounting),
             *extra,

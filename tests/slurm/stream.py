@@ -20,8 +20,10 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -56,8 +58,17 @@ class StreamResult:
 class Served:
     """`cranny serve --backend slurm` as a process that can be killed and started again."""
 
-    def __init__(self, slurm: RealSlurm, folder: Path, interval_s: float = 0.3, first: Path | None = None) -> None:
+    def __init__(
+        self,
+        slurm: RealSlurm,
+        folder: Path,
+        interval_s: float = 0.3,
+        first: Path | None = None,
+        command: Sequence[str] = (sys.executable, "-m", "cranny.cli"),
+        options: Sequence[str] = ("--policy", "cranny"),
+    ) -> None:
         """Ask Slurm so often; commands are looked for in the folder `first` before others."""
+        self._command, self._options = command, options
         self._env = {**slurm.env, "XDG_STATE_HOME": str(folder / "xdg")}
         self._env["PATH"] = self._env["PATH"] if first is None else f"{first}:{self._env['PATH']}"
         self._interval_s = interval_s
@@ -74,10 +85,8 @@ class Served:
             f"{self._interval_s}",
             "--port",
             "0",
-            "--policy",
-            "cranny",
         )
-        argv = (sys.executable, "-m", "cranny.cli", *words, "--folder", str(self._folder / "cranny"))
+        argv = (*self._command, *words, *self._options, "--folder", str(self._folder / "cranny"))
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(argv, env=self._env, stdout=log, stderr=log, cwd="/")
 
@@ -89,20 +98,26 @@ class Served:
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    def get(self, path: str) -> object:
+    def get(self, path: str) -> Any:
         """Ask the service; None while it does not answer."""
         with contextlib.suppress(ValueError):
             text = self.ask(f"api/v1/{path}")
             return None if text is None else json.loads(text)
         return None
 
-    def ask(self, path: str) -> str | None:
-        """Return what the service answers; None while it does not."""
+    def submit(self, user: str, job: Mapping[str, object]) -> str:
+        """Submit a job of a user to the service, and return its id."""
+        made = json.loads(self.ask("api/v1/tokens", {"user": user, "role": "user"}) or "null")
+        return str(json.loads(self.ask("api/v1/jobs", job, made["token"]) or "null")["id"])
+
+    def ask(self, path: str, body: object = None, token: str | None = None) -> str | None:
+        """Return what the service answers, to what is posted if there is something; None while it does not."""
         with contextlib.suppress(OSError, ValueError, httpx.HTTPError):
             known = json.loads((self._folder / "cranny" / "server.json").read_text())
-            headers = {"Authorization": f"Bearer {known['token']}"}
-            answer = httpx.get(f"{known['url']}/{path}", headers=headers, timeout=30)
-            return answer.text if answer.status_code == 200 else None
+            headers = {"Authorization": f"Bearer {token or known['token']}"}
+            method = "GET" if body is None else "POST"
+            answer = httpx.request(method, f"{known['url']}/{path}", headers=headers, json=body, timeout=30)
+            return answer.text if answer.is_success else None
         return None
 
     def log(self) -> str:

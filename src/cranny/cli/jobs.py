@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -32,6 +32,10 @@ def submit(
         str | None, option("--key", "Idempotency key: the same key and file submit one job only.")
     ] = None,
     wait: Annotated[bool, option("--wait", "Wait until the job ends; exit code 1 unless it is done.")] = False,
+    backend: Annotated[
+        Literal["server", "slurm"],
+        option("--backend", "Where to: a server, or Slurm, as a job of your own that cranny is to place there."),
+    ] = "server",
     *,
     remote: Remote,
 ) -> None:
@@ -39,9 +43,20 @@ def submit(
 
     Example: cranny submit job.yaml --wait
     """
-    from cranny.service.job_spec import read
+    from cranny.service.job_spec import parse, read
 
     spec = read(file)
+    if backend == "slurm":
+        from cranny.cli.submit_slurm import submit_to_slurm
+
+        if key is not None or wait:
+            raise InputError(f"--{'wait' if wait else 'key'}: for a server; Slurm has squeue and sbatch --wait")
+        with about(file):
+            slurm_id = submit_to_slurm(parse(spec))
+        remote.show(
+            {"external": slurm_id}, f"{slurm_id} in Slurm, which cranny places: scontrol show job {slurm_id}"
+        )
+        return
     if key is not None and not (1 <= len(key) <= MAX_KEY and key.isascii() and key.isprintable()):
         raise InputError(f"--key: must be 1 to {MAX_KEY} printable ASCII characters, not {key[:MAX_KEY]!r}")
     with about(file):

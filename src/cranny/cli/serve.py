@@ -195,18 +195,17 @@ def serve(
     Example: cranny serve --cluster 1x4x8 --policy cranny
     """
     needs_service()
+    kept = _kept(folder, shared=local.shared)
     with _loading():
         from cranny.service.auth import Authenticator, is_loopback
         from cranny.service.limits import Limits
         from cranny.service.locations import Location
         from cranny.service.oidc_login import OidcLogin
-        from cranny.service.server_file import state_folder
         from cranny.service.service import Service
         from cranny.service.standby import open_as_writer
         from cranny.service.user_rights import read_rights
 
     setting = _setting(policy, order, period, policy_options)
-    kept = (folder or (SHARED_FOLDER if local.shared else state_folder())).absolute()
     options.check_folder(kept, "--folder")
     jobs = slurm if slurm.chosen(local) else local
     runs = jobs.build(cluster, kept, recommend_only=recommend_only)
@@ -235,6 +234,21 @@ def serve(
         source=runs.source,
     )
     _run(service, authenticator, listening.address(sign_in), sign_in, shared=local.shared, as_json=as_json)
+
+
+def _kept(chosen: Path | None, *, shared: bool) -> Path:
+    """Return the folder of the service; what is compiled is kept there too, if it cannot be beside the programs.
+
+    An account that may not write there, as that of a unit of systemd, may have no home either.
+    """
+    from cranny.service.server_file import state_folder
+
+    folder = (chosen or (SHARED_FOLDER if shared else state_folder())).absolute()
+    if not os.access(Path(__file__).parents[1], os.W_OK):
+        with contextlib.suppress(OSError):  # that the folder cannot be made is reported later
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            os.environ.setdefault("NUMBA_CACHE_DIR", str(folder / "compiled"))
+    return folder
 
 
 @contextlib.contextmanager

@@ -145,7 +145,10 @@ def _compiler(**options: Any) -> Callable[[F], F]:
     """Return what compiles a function with some of Numba's options, once for all processes."""
 
     def compile_function(function: F) -> F:
-        return cast("F", _cached(numba.njit(cache=True, **options)(function), function))
+        try:
+            return cast("F", _cached(numba.njit(cache=True, **options)(function), function))
+        except RuntimeError:  # this account can write nowhere: every process compiles for itself
+            return cast("F", numba.njit(**options)(function))
 
     return compile_function
 
