@@ -8,7 +8,7 @@ from typing import Any
 from docs.generate.markdown import code, fence, table
 from typer.main import get_command
 
-from cranny.cli.app import app
+from cranny.cli.app import commands
 
 KINDS = {int: "INTEGER", float: "NUMBER", Path: "PATH"}
 INTRODUCTION = """# Commands
@@ -20,7 +20,7 @@ has `--json` for programs; bad input gets one line with file, line and field.
 
 def page() -> str:
     """Return the page: one section a command, in the order of `cranny --help`."""
-    sections = [_section(*found) for found in _commands(get_command(app), "cranny")]
+    sections = [_section(*found) for found in _commands(get_command(commands()), "cranny")]
     return "\n".join([INTRODUCTION, *sections])
 
 

@@ -14,7 +14,7 @@ import typer
 from tests.cli.conftest import Run
 
 from benchmarks import importing
-from cranny.cli.app import app
+from cranny.cli import app
 from cranny.model.cluster import Cluster
 from cranny.model.collective import COLLECTIVES
 from cranny.policies import DEFAULT_POLICY, WHAT_IF
@@ -27,7 +27,7 @@ from cranny.version import VERSION
 
 def commands(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """Yield every command, those of groups too."""
-    group = typer.main.get_command(app) if group is None else group
+    group = typer.main.get_command(app.commands()) if group is None else group
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
             yield from commands(command, (*path, name))
@@ -295,7 +295,7 @@ def test_policies_lists_them_all(run: Run) -> None:
 
 
 def test_commands_have_one_default_policy_and_comparisons_show_it_first() -> None:
-    known: Any = typer.main.get_command(app)
+    known: Any = typer.main.get_command(app.commands())
     defaults = {
         name: option.default.split(",")[0]
         for name, command in known.commands.items()

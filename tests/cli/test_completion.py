@@ -6,7 +6,7 @@ import click
 import typer
 
 from cranny.cli import completion
-from cranny.cli.app import app
+from cranny.cli.app import commands
 from cranny.core.queue import ORDERS
 from cranny.model.collective import COLLECTIVES
 from cranny.network.networks import NETWORKS
@@ -33,7 +33,7 @@ def test_names_with_commas_between_are_completed_one_by_one() -> None:
 
 def test_nothing_heavy_is_imported() -> None:
     script = (
-        "import sys, cranny.cli.app; from cranny.cli import completion as c;"
+        "import sys, cranny.cli.app; cranny.cli.app.commands(); from cranny.cli import completion as c;"
         "c.policies(''), c.presets(''), c.orders(''), c.networks(''), c.collectives('');"
         "sys.exit(not {'polars', 'numba', 'httpx'}.isdisjoint(sys.modules))"
     )
@@ -41,7 +41,7 @@ def test_nothing_heavy_is_imported() -> None:
 
 
 def test_every_option_that_takes_policies_completes_them() -> None:
-    known: Any = typer.main.get_command(app)
+    known: Any = typer.main.get_command(commands())
     options = {
         name: next(option for option in command.params if option.name == "policies")
         for name, command in known.commands.items()

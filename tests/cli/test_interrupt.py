@@ -131,7 +131,7 @@ def command():
     except KeyboardInterrupt:
         raise ImportError("a library failed to import") from None
 
-app.app = command
+app.run = command
 main()
 """
 WHERE_NOTHING_CAN_BE_RAISED = """
@@ -148,7 +148,7 @@ def command():
     Deleted()
     time.sleep(3000)
 
-app.app = command
+app.run = command
 main()
 """
 WHILE_TYPER_READS = """
@@ -160,13 +160,13 @@ from cranny.cli.typer_errors import Commands
 def press(value: bool) -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
-app.app = Commands()
+app.run = Commands()
 
-@app.app.callback()
+@app.run.callback()
 def root(flag: bool = typer.Option(False, callback=press)) -> None:
     pass
 
-@app.app.command()
+@app.run.command()
 def nothing() -> None:
     print("not interrupted")
 
@@ -188,7 +188,7 @@ from cranny.cli import app, main
 def command():
     exec("raise KeyboardInterrupt")  # as while a dataclass is made
 
-app.app = command
+app.run = command
 main()
 """
 

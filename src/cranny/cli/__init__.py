@@ -28,9 +28,9 @@ def main() -> None:
 
 
 def _run() -> None:
-    from cranny.cli.app import app
+    from cranny.cli import app
 
-    app()
+    app.run()
 
 
 def _report(error: Exception) -> None:

@@ -1,66 +1,88 @@
-"""The commands, put together."""
+"""The commands, put together: of a command that is run, only the module that has it is imported."""
 
+import os
+import sys
+from collections.abc import Collection
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
-from cranny.cli import admin, cluster, doctor, log, repro, topology, traces
-from cranny.cli.advise import advise
-from cranny.cli.bench import bench
-from cranny.cli.defrag import defrag
-from cranny.cli.explain import explain
-from cranny.cli.hosts import fence, hosts
-from cranny.cli.interleave import interleave
-from cranny.cli.jobs import cancel, jobs, logs, plan, submit, watch
-from cranny.cli.network import conformance, network
-from cranny.cli.place import place, policies
-from cranny.cli.profile import profile
-from cranny.cli.serve import serve
-from cranny.cli.simulate import compare, demo, simulate
-from cranny.cli.sweep import sweep
 from cranny.cli.typer_errors import Commands
-from cranny.cli.whatif import what_if
 from cranny.version import VERSION
 
-SIMULATION = (demo, simulate, compare, what_if, advise, place, explain, defrag, network, interleave, policies)
-EXPERIMENTS = (sweep, conformance, profile, bench)
-SERVICE = (
-    serve,
-    submit,
-    jobs,
-    watch,
-    logs,
-    cancel,
-    plan,
-    admin.nodes,
-    admin.drain,
-    admin.resume,
-    admin.profiles,
-    hosts,
-    fence,
-    admin.audit,
-)
+# Where each command is, in the order of the help: a module of this package, and a name in it.
+SIMULATION = {
+    "demo": "simulate.demo",
+    "simulate": "simulate.simulate",
+    "compare": "simulate.compare",
+    "what-if": "whatif.what_if",
+    "advise": "advise.advise",
+    "place": "place.place",
+    "explain": "explain.explain",
+    "defrag": "defrag.defrag",
+    "network": "network.network",
+    "interleave": "interleave.interleave",
+    "policies": "place.policies",
+}
+EXPERIMENTS = {
+    "sweep": "sweep.sweep",
+    "conformance": "network.conformance",
+    "profile": "profile.profile",
+    "bench": "bench.bench",
+}
+SERVICE = {
+    "serve": "serve.serve",
+    "submit": "jobs.submit",
+    "jobs": "jobs.jobs",
+    "watch": "jobs.watch",
+    "logs": "jobs.logs",
+    "cancel": "jobs.cancel",
+    "plan": "jobs.plan",
+    "nodes": "admin.nodes",
+    "drain": "admin.drain",
+    "resume": "admin.resume",
+    "profiles": "admin.profiles",
+    "hosts": "hosts.hosts",
+    "fence": "hosts.fence",
+    "audit": "admin.audit",
+}
+COMMANDS = {**SIMULATION, **EXPERIMENTS, **SERVICE}
 GROUPS = {
-    "traces": traces.app,
-    "cluster": cluster.app,
-    "topology": topology.app,
-    "doctor": doctor.app,
-    "repro": repro.app,
-    "policy": admin.policy,
-    "token": admin.token,
-    "log": log.app,
+    "traces": "traces.app",
+    "cluster": "cluster.app",
+    "topology": "topology.app",
+    "doctor": "doctor.app",
+    "repro": "repro.app",
+    "policy": "admin.policy",
+    "token": "admin.token",
+    "log": "log.app",
 }
 
-app = Commands(
-    name="cranny",
-    help="Decide where the workers of distributed training jobs run, and see what that saves.",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-for command in (*SIMULATION, *EXPERIMENTS, *SERVICE):
-    app.command()(command)
-for name, group in GROUPS.items():
-    app.add_typer(group, name=name)
+
+def run() -> None:
+    """Run what was typed."""
+    words = sys.argv[1:]
+    completing = any(name.startswith("_") and name.endswith("_COMPLETE") for name in os.environ)
+    one = not completing and bool(words) and words[0] in {*COMMANDS, *GROUPS}
+    commands(words[:1] if one else None)()
+
+
+def commands(names: Collection[str] | None = None) -> Commands:
+    """Return the commands of these names, or all; to import and describe all takes half a second."""
+    app = Commands(
+        name="cranny",
+        help="Decide where the workers of distributed training jobs run, and see what that saves.",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_root)
+    for name, place in (*COMMANDS.items(), *GROUPS.items()):
+        if names is None or name in names:
+            module, _, attribute = place.partition(".")
+            found = getattr(import_module(f"cranny.cli.{module}"), attribute)
+            app.command(name)(found) if name in COMMANDS else app.add_typer(found, name=name)
+    return app
 
 
 def _version(wanted: bool) -> None:
@@ -69,7 +91,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")

@@ -15,6 +15,7 @@ import numba
 from numba.core.caching import FunctionCache
 from numba.core.ccallback import CFunc
 from numba.core.event import Listener, register
+from numba.core.runtime.nrt import rtsys
 
 from cranny.core.compile_lock import CompileLock
 
@@ -127,9 +128,16 @@ class _Cache(FunctionCache):
         _locks.held.discard(self._lock)
 
     def _load(self, signature: Any, context: Any) -> Any:
-        cache: Any = super()
+        """Return a function that was compiled before, or None.
+
+        Numba would first load all that a compilation may need, for 0.25 s. Compiled code needs no more than the
+        runtime, and a compilation loads the rest by itself.
+        """
+        cache: Any = self
+        runtime: Any = rtsys
+        runtime.initialize(context)
         try:
-            return cache.load_overload(signature, context)
+            return cache._load_overload(signature, context)  # noqa: SLF001 - the part of it that loads
         except Exception:  # noqa: BLE001 - unpickling may raise anything
             cache.flush()
             return None
@@ -146,7 +154,7 @@ def _compiler(**options: Any) -> Callable[[F], F]:
 
     def compile_function(function: F) -> F:
         try:
-            return cast("F", _cached(numba.njit(cache=True, **options)(function), function))
+            return cast("F", _cached(numba.njit(**options)(function), function))
         except RuntimeError:  # this account can write nowhere: every process compiles for itself
             return cast("F", numba.njit(**options)(function))
 

@@ -179,7 +179,7 @@ class JobRecords:
             record.external, record.external_priority = body["external"]["id"], body["external"]["priority"]
             record.external_spec = body["spec"]
             self.externals[record.external] = job_id
-        record.job = self._as_learned(record.key, record.as_stated())
+        record.job = self._as_learned(record.key, job if record.external_priority is None else record.as_stated())
         self.jobs[job_id] = record
         self.submitted += 1
         self.counts["waiting"] += 1

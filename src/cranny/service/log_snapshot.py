@@ -18,7 +18,7 @@ from cranny.core.engine import Engine
 from cranny.core.snapshot import Waiting
 from cranny.service import foreign_jobs
 from cranny.service.engines import follow_availability, replay
-from cranny.service.event_chain import BEGIN, ChainHead, StoredEvent
+from cranny.service.event_chain import BEGIN, ChainHead, EventRow, StoredEvent
 from cranny.service.job_records import JobRecords
 from cranny.service.learned_profile import LearnedProfile
 from cranny.service.locations import Location
@@ -28,6 +28,7 @@ from cranny.service.utilization import UtilizationHistory, UtilizationPoint
 from cranny.service.writer_lock import LogIntegrityError
 
 MAX_POINTS = 2_000  # of utilization
+AT_A_TIME = 500  # bodies of events in memory while a snapshot is restored
 # Events that a snapshot keeps none of: it says what they have come to.
 STATED = frozenset({"drained", "resumed", "availability", "foreign", "reservations", "prioritized"})
 PLAIN = ("submitted", "saved", "cluster_digest", "log_id", "about", "mode", "epoch_s", "last_s")
@@ -48,7 +49,20 @@ class LogSnapshot(NamedTuple):
     def parse(cls, head: ChainHead, text: str) -> "LogSnapshot":
         """Read the lines of a snapshot."""
         known, *rows = text.split("\n")
-        return cls(head, json.loads(known), [StoredEvent(*json.loads(row)) for row in rows])
+        return cls(head, json.loads(known), [StoredEvent(*row) for row in joined(rows)])
+
+    def events(self) -> Iterator[EventRow]:
+        """Yield the events with their bodies read, many at a time."""
+        for first in range(0, len(self.rows), AT_A_TIME):
+            rows = self.rows[first : first + AT_A_TIME]
+            for row, body in zip(rows, joined([row.body for row in rows]), strict=True):
+                yield EventRow(row.seq, row.at_s, row.kind, row.job, body)
+
+
+def joined(texts: Iterable[str]) -> list[Any]:
+    """Read many JSON texts at once, which takes half as long as one by one."""
+    found: list[Any] = json.loads(f"[{','.join(texts)}]")
+    return found
 
 
 def known_now(engine: Engine, records: JobRecords, history: UtilizationHistory) -> dict[str, Any]:
@@ -86,8 +100,8 @@ def restore(snapshot: LogSnapshot, engine: Engine, records: JobRecords, history:
     records.epoch_s = known["epoch_s"]
     # Jobs that are not over are as their names were seen last, whatever was known when they came.
     records.profiles = {(user, name): LearnedProfile.of(values) for user, name, values in known["profiles"]}
-    for row in snapshot.rows:
-        engine = replay(row.parsed(), engine, records)
+    for row in snapshot.events():
+        engine = replay(row, engine, records)
     for name in PLAIN:
         setattr(records, name, known[name])
     records.counts.clear()
