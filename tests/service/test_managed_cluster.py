@@ -16,6 +16,7 @@ from cranny.backends.protocol import NOT_STARTED, Ended
 from cranny.model.cluster import Machine
 from cranny.model.errors import InputError
 from cranny.service.limits import ConflictError, Limits
+from cranny.service.machine_lookup import find_machine
 from cranny.service.reconcile import Reconciler
 from cranny.service.scheduler import Scheduler
 
@@ -92,7 +93,7 @@ def test_machines_join_leave_and_return_while_jobs_run(driver: ManagedDriver) ->
     driver.manager.leave("a1")
     driver.read()  # the manager knows before the backend has said that the job is lost
     assert where(driver, ours[0]) == {"a1"}
-    assert not driver.scheduler.engine.state.is_up(driver.scheduler.machine("a1"))
+    assert not driver.scheduler.engine.state.is_up(find_machine(driver.scheduler.cluster, "a1"))
     driver.pass_time(1.0)
     assert where(driver, ours[0]) == {"b1"}  # started again elsewhere
     driver.read()
@@ -143,7 +144,7 @@ def test_a_machine_on_which_others_hold_more_than_is_free_counts_as_full(driver:
     driver.pass_time(1.0)
     driver.read()
     state = driver.scheduler.engine.state
-    assert state.free_slots(driver.scheduler.machine("a1")) == 0
+    assert state.free_slots(find_machine(driver.scheduler.cluster, "a1")) == 0
     assert driver.scheduler.find(job_id).status == "failed" or where(driver, job_id) != {"a1"}
     assert other is not None
 
@@ -204,20 +205,22 @@ def test_the_queue_is_in_the_order_of_the_manager(driver: ManagedDriver) -> None
 
 
 def test_a_drained_machine_stays_drained_when_it_returns(driver: ManagedDriver) -> None:
-    driver.scheduler.drain(driver.scheduler.machine("b1"), "root", driver.now_s)
+    driver.scheduler.drain(find_machine(driver.scheduler.cluster, "b1"), "root", driver.now_s)
     driver.manager.leave("b1")
     driver.read()
     driver.manager.join(Machine("b1", 4), "rack-a")
     driver.read()
     state = driver.scheduler.engine.state
-    assert not state.is_up(driver.scheduler.machine("b1"))
+    assert not state.is_up(find_machine(driver.scheduler.cluster, "b1"))
     driver.manager.drain("b1")
     driver.read()
-    driver.scheduler.resume(driver.scheduler.machine("b1"), "root", driver.now_s)
-    assert not driver.scheduler.engine.state.is_up(driver.scheduler.machine("b1"))  # the manager says no
+    driver.scheduler.resume(find_machine(driver.scheduler.cluster, "b1"), "root", driver.now_s)
+    assert not driver.scheduler.engine.state.is_up(
+        find_machine(driver.scheduler.cluster, "b1")
+    )  # the manager says no
     driver.manager.resume("b1")
     driver.read()
-    assert driver.scheduler.engine.state.is_up(driver.scheduler.machine("b1"))
+    assert driver.scheduler.engine.state.is_up(find_machine(driver.scheduler.cluster, "b1"))
 
 
 def test_reserved_machines_are_for_jobs_that_name_the_reservation(driver: ManagedDriver) -> None:

@@ -15,6 +15,7 @@ from cranny.model.errors import InputError, PlacementError
 from cranny.service import foreign_jobs
 from cranny.service.job_record import HELD, JobRecord
 from cranny.service.job_spec import parse
+from cranny.service.machine_lookup import needed_gpus
 from cranny.service.managed_cluster import availability, foreign_values, reservation_values
 from cranny.service.scheduler import Scheduler
 
@@ -76,7 +77,7 @@ class Reconciler:
     def _take_cluster(self, reading: ClusterReading, now_s: float) -> ClusterDifference | None:
         """Go on with the machines that are there, and those that our jobs still hold."""
         scheduler = self._scheduler
-        cluster = keeping(reading.cluster, scheduler.cluster, scheduler.needed_gpus())
+        cluster = keeping(reading.cluster, scheduler.cluster, needed_gpus(scheduler.engine.state))
         change = difference(scheduler.cluster, cluster)
         if not change:
             return None

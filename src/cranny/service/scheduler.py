@@ -18,7 +18,7 @@ from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster
 from cranny.model.cluster_change import difference, keeping
 from cranny.model.cluster_values import cluster_digest, cluster_values
-from cranny.model.errors import CrannyError, unknown
+from cranny.model.errors import CrannyError
 from cranny.model.event import Cancelled, MachineDrained, MachineRepaired
 from cranny.model.plan import Action, Aggregate, Move, Shift, Start, Stop
 from cranny.policies import DEFAULT_POLICY
@@ -43,7 +43,8 @@ from cranny.service.learned_profile import LearnedProfile
 from cranny.service.limits import ConflictError, Limits, NotFoundError
 from cranny.service.locations import Location
 from cranny.service.logged_placement import gpus_of, plain, reasons
-from cranny.service.managed_cluster import FOREIGN, availability
+from cranny.service.machine_lookup import find_machine, needed_gpus
+from cranny.service.managed_cluster import availability
 from cranny.service.paces import CHANGED, MeasuredIterations, Paces, differs
 from cranny.service.rebuild import first_cluster, rebuild, submitted_with
 from cranny.service.recommend import Recommend, Recommendation, Recommender, observed_start
@@ -125,7 +126,9 @@ class Scheduler:
         A machine that is gone stays as long as jobs hold it. A log that is older than layouts, and of another
         cluster, is refused.
         """
-        there = keeping(self._configured, self.cluster, self.needed_gpus()) if self.records.layouts else None
+        there = None
+        if self.records.layouts:
+            there = keeping(self._configured, self.cluster, needed_gpus(self.engine.state))
         cluster = there or self._configured
         digest, about = cluster_digest(cluster), cluster.describe()
         body: dict[str, Any] = {"mode": self.mode, "cluster": digest, "about": about}
@@ -140,15 +143,6 @@ class Scheduler:
         managed = self.records.managed
         if (out := availability(self.cluster, self._configured, **managed.said)) != managed.out_of_service:
             self.log("availability", None, out, now_s)
-
-    def needed_gpus(self) -> dict[str, int]:
-        """Return the machines that jobs hold, and how many GPUs each must have so that they can."""
-        needed: dict[str, int] = {}
-        for job_id, running in self.engine.state.running.items():
-            for machine, gpus in running.held.items() if not job_id.startswith(FOREIGN) else ():
-                name = self.cluster.machines[machine].name
-                needed[name] = max(needed.get(name, 0), gpus.bit_length())
-        return needed
 
     def submit(
         self, user: str, value: Any, key: str | None, now_s: float, rights: Rights | None = None
@@ -180,7 +174,9 @@ class Scheduler:
         job_id = record.id
         if record.over:
             raise ConflictError(f"{job_id} is already {record.status}")
-        if record.external_spec is not None if (waits := record.status == "waiting") else self.mode == "recommend":
+        waits = record.status == "waiting"
+        run_elsewhere = record.external_spec is not None if waits else self.mode == "recommend"
+        if run_elsewhere:
             raise ConflictError(f"{job_id} is run by another scheduler: cancel it there")
         if waits:
             self.log("cancelled", job_id, {"by": by}, now_s)
@@ -241,15 +237,6 @@ class Scheduler:
             raise NotFoundError(f"no job {job_id!r}")
         return record
 
-    def machine(self, name: str) -> int:
-        """Return the index of a machine by its name or index."""
-        index = {machine.name: number for number, machine in enumerate(self.cluster.machines)}
-        if name in index:
-            return index[name]
-        if name.isdecimal() and len(name) < 10 and int(name) < len(index):
-            return int(name)
-        raise NotFoundError(str(unknown("machine", name, index) if len(index) <= 100 else f"no machine {name!r}"))
-
     def attempt_launched(self, report: AttemptLaunched, now_s: float) -> None:
         """Log that the processes of an attempt were started."""
         record = self.find(report.job_id)
@@ -305,7 +292,7 @@ class Scheduler:
             self.log("observed", record.id, {"ended": True}, now_s)
             self._decide(tuple, now_s, partial(self._recommender.finished, record.id))
         else:
-            machines = [self.machine(str(each)) for each in body.get("machines") or ()]
+            machines = [find_machine(self.cluster, str(each)) for each in body.get("machines") or ()]
             started = observed_start(self.engine.state, self.records, record, machines, now_s)
             self.log("observed", record.id, started, now_s)
             if not self._recommender.followed(record, now_s):

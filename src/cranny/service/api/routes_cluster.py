@@ -18,6 +18,7 @@ from cranny.service import serialize
 from cranny.service.api.dependencies import AdminCaller, AnyCaller, ServiceDep, answered, prepared, still_known
 from cranny.service.api.sse import EventNotifier, changes
 from cranny.service.job_record import STATUSES
+from cranny.service.machine_lookup import find_machine
 from cranny.service.service import Service
 
 router = APIRouter(prefix="/api/v1", tags=["cluster"])
@@ -115,8 +116,8 @@ async def resume(name: str, service: ServiceDep, caller: AdminCaller) -> Any:
 async def _set_up(service: Service, name: str, by: str, *, up: bool) -> Any:
     scheduler = service.scheduler
     change = scheduler.resume if up else scheduler.drain
-    await answered(service, service.call(lambda now_s: change(scheduler.machine(name), by, now_s)))
-    machine = scheduler.machine(name)
+    await answered(service, service.call(lambda now_s: change(find_machine(scheduler.cluster, name), by, now_s)))
+    machine = find_machine(scheduler.cluster, name)
     return (await asyncio.to_thread(_nodes, service, machine, machine + 1))[0]
 
 
