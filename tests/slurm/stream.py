@@ -15,6 +15,7 @@ import os
 import random
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -259,7 +260,23 @@ class Stream:
         self.counts["restarts of jobs"] = sum(line.split()[1] != "0" for line in starts)
         self.counts["taken back"] = self.served.log().count("was not started within")
         found.violations += self._state_violations()
+        found.violations += self._gpu_violations(list(starts))
         return found
+
+    def _gpu_violations(self, starts: list[str]) -> list[str]:
+        """Compare the GPUs that cranny has learned from Slurm with those that the tasks of some start saw."""
+        seen: dict[tuple[str, str], list[int]] = {}  # by job and how often it was started before
+        for job, restart, _, gpus in map(str.split, starts):
+            seen.setdefault((job, restart), []).extend(map(int, gpus.split(",")))
+        with contextlib.closing(sqlite3.connect(f"file:{self.folder}/cranny/log.db?mode=ro", uri=True)) as log:
+            rows = log.execute(
+                "SELECT kind, job, body FROM cranny_events WHERE kind IN ('submitted', 'given')"
+            ).fetchall()
+        external = {job: json.loads(body)["external"]["id"] for kind, job, body in rows if kind == "submitted"}
+        known = [(external[job], sorted(json.loads(body)["gpus"])) for kind, job, body in rows if kind == "given"]
+        self.counts["GPUs known"] = len(known)
+        right = {(job, tuple(sorted(gpus))) for (job, _), gpus in seen.items()}
+        return [f"job {job} has other GPUs than {gpus}" for job, gpus in known if (job, tuple(gpus)) not in right]
 
     def _states(self) -> dict[str, tuple[str, str, str]]:
         """Return state, nodes and AdminComment of all jobs, as Slurm has them."""

@@ -34,7 +34,8 @@ def test_titan_figure_1_seen_from_inside_the_tasks(four_machines: Driver) -> Non
     for foreign in reading.foreign:
         ((name, count),) = foreign.gpus.items()
         state.place(cranny.Job(id=foreign.id, gpus=count), cranny.Placement(machines=(index[name],) * count))
-    script = f"#!/bin/sh\nsrun {LAUNCH} {SAYS} > {out}\n"
+    wait = f"while [ ! -e {out.parent}/go ]; do sleep 0.1; done"
+    script = f"#!/bin/sh\n{wait}\nsrun {LAUNCH} {SAYS} > {out}\n"
     job = slurm.sbatch("--hold", "--comment=cranny", "-n4", "--gpus-per-task=1", script=script)
     placed = cranny.policy("titan").place(
         cranny.Job(id="w", gpus=4, collective="halving-doubling"), state.snapshot()
@@ -42,6 +43,15 @@ def test_titan_figure_1_seen_from_inside_the_tasks(four_machines: Driver) -> Non
     assert placed is not None
     what = four_machines.launch_of(job, [reading.cluster.machines[each].name for each in placed.machines])
     four_machines.backend.launch(what)
+    slurm.comes_to(job, "RUNNING")
+    jobs = four_machines.reader.table(four_machines.reader.clock()).jobs
+    held = [(node, gpu) for each in jobs.values() for node, gpus in each.indices.items() for gpu in gpus]
+    assert sorted(held) == sorted(set(held))  # none is held twice
+    assert len(held) == 10  # all that are not free
+    four_machines.backend.poll()
+    ((_, _, given),) = four_machines.backend.given()
+    assert {node: len(gpus) for node, gpus in given.items()} == {"node2": 2, "node3": 2}
+    (out.parent / "go").touch()
     assert [each.reason for each in four_machines.ends()] == ["finished"]
     port = 20_000 + int(job) * 8 % 12_000
     assert sorted(out.read_text().splitlines()) == [

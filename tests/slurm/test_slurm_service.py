@@ -146,6 +146,10 @@ def jobs_go_on_while_slurm_is_down(slurm: AccountedSlurm, users: Accounts, serve
     script = f"#!/bin/sh\nexec sleep {DOWN_S / 2}\n"
     job = slurm.sbatch(*HELD, "-N2", "--gpus-per-node=4", user=users.alice, script=script)
     slurm.comes_to(job, "RUNNING")
+    until(lambda: bool((served.get(f"jobs/{job}").get("placement") or {}).get("gpus")), "the GPUs that Slurm gave")
+    assert served.get(f"jobs/{job}")["placement"]["gpus"] == [*range(4), *range(4)]
+    explained = served.get(f"jobs/{job}/explain")
+    assert "0, 1, 2, 3 of node1; 0, 1, 2, 3 of node2" in explained["evidence"][-1]
     slurm.stop_controller()
     begun = time.monotonic()
     own = served.submit(users.service, {"command": ["/bin/true"], "gpus": 3})

@@ -104,15 +104,28 @@ JOB_24: dict[str, Any] = {
     "memory_per_node": UNSET,
     "memory_per_tres": "gres/gpu:100",
     "array_job_id": is_set(0),
+    "array_task_id": UNSET,
+    "array_task_string": "",
+    "array_max_tasks": is_set(0),
     "het_job_id": is_set(0),
     "exit_code": {"status": ["SUCCESS"], "return_code": is_set(0), "signal": {"id": UNSET, "name": ""}},
 }
 
 
-def test_a_job_is_the_same_in_both_versions() -> None:
-    (old,), (new,) = (read_jobs({"jobs": [each]}).values() for each in (JOB_22, JOB_24))
-    assert old == new
+JOB_23: dict[str, Any] = {  # 23.02 (data_parser/v0.0.39): counts are objects, but times are numbers
+    **JOB_24,
+    "job_state": "RUNNING",
+    **{name: JOB_22[name] for name in ("submit_time", "eligible_time", "start_time", "job_resources")},
+    "tres_per_node": "gres:gpu:h100:2",
+    "exit_code": is_set(0),
+}
+
+
+def test_a_job_is_the_same_in_all_versions() -> None:
+    (old,), (middle,), (new,) = (read_jobs({"jobs": [each]}).values() for each in (JOB_22, JOB_23, JOB_24))
+    assert old == middle == new
     assert old.gpus == {"node2": 2, "node3": 2}
+    assert old.indices == {"node2": (0, 1), "node3": (4, 6)}
     assert old.resources["node3"] == {"cpus": 3, "memory_mb": 400}
     assert (old.ends_s, old.running, old.over) == (760.0, True, False)
 
@@ -205,3 +218,18 @@ def test_comments_are_read_as_they_were_written() -> None:
     assert PlacedComment.read("crannying") is None
     assert ranks_of(folded_ranks(["a", "b", "b"])) == ("a", "b", "b")
     assert ranks_of("a*b") == ()
+
+
+def test_what_versions_leave_out() -> None:
+    """24.11 has a limit that is infinite and not set, and 25.05 no list of nodes in job_resources."""
+    endless = {"set": False, "infinite": True, "number": 0}
+    entry = {
+        **JOB_24,
+        "time_limit": endless,
+        "job_resources": {"allocated_nodes": None},
+        "array_task_id": is_set(0),
+    }
+    (job,) = read_jobs({"jobs": [{**entry, "array_job_id": is_set(9)}]}).values()
+    assert job.time_limit_s is None
+    assert job.resources == {"node2": {"cpus": 3, "memory_mb": 0}, "node3": {"cpus": 3, "memory_mb": 0}}
+    assert job.address == "9_0"  # the first task of an array

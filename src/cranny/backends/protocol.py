@@ -158,6 +158,23 @@ class NamesJobs(Protocol):
         ...
 
 
+class GivenGpus(NamedTuple):
+    """The GPUs of an attempt that its manager has chosen."""
+
+    job_id: str
+    attempt: int
+    gpus: Mapping[str, tuple[int, ...]]  # machine -> which of its GPUs
+
+
+@runtime_checkable
+class ChoosesGpus(Protocol):
+    """A backend whose manager chooses the GPUs of a job on its machines."""
+
+    def given(self) -> Sequence[GivenGpus]:
+        """Return what was chosen for attempts since the last call, without waiting."""
+        ...
+
+
 @runtime_checkable
 class ShowsReasons(Protocol):
     """A source that can show users of the manager why their jobs wait, and where they were placed and why."""

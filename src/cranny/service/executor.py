@@ -17,7 +17,9 @@ from cranny.backends.protocol import (
     NOT_STARTED,
     Backend,
     BackendError,
+    ChoosesGpus,
     Ended,
+    GivenGpus,
     Launch,
     LeavesProcesses,
     NamesJobs,
@@ -60,7 +62,7 @@ class AttemptStop(NamedTuple):
         return 0.0 if asked is None else asked.by_s
 
 
-ExecutorReport = AttemptLaunched | Ended  # its processes have exited, or were never started
+ExecutorReport = AttemptLaunched | GivenGpus | Ended  # its processes have exited, or were never started
 Task = Callable[[], list[ExecutorReport]]
 
 
@@ -200,7 +202,8 @@ class Executor:
                 del self._controls[each.job_id]
                 self._unwritten.discard(each.job_id)
             self._reports.forget(each.job_id, each.attempt)
-        return list(ended)
+        given = self._backend.given() if isinstance(self._backend, ChoosesGpus) else ()
+        return [*given, *ended]
 
     def _log_shortage(self, error: OSError) -> None:
         """Log that the system is short of a resource, once until it recovers."""

@@ -140,6 +140,8 @@ def explain_placement(record: JobRecord) -> Explanation:
         return Explanation("over", reason, then, step, None, facts)
     first, *then = attempt.why.splitlines() or [""]
     evidence = [f"{PLACED}{line}" for line in then]
+    if given := attempt.described_gpus():
+        evidence.append(f"the cluster's manager gave it these GPUs: {given}")
     return Explanation("placed", first, evidence, "", attempt.placed_s, attempt.facts)
 
 

@@ -69,6 +69,16 @@ class Attempt:
     control_seq: int = 0  # the event that changed its control last
     location: Location | None = None  # of the service that launched it; None in logs older than locations
     cluster: Cluster | None = None  # whose machines its placement numbers
+    given: tuple[int, ...] = ()  # the GPU of each rank, if the manager of the cluster has chosen it
+
+    def described_gpus(self) -> str:
+        """Say which GPUs the manager has given it: `0, 1 of node2; 4 of node3`; empty if that is not known."""
+        if not self.given or self.cluster is None:
+            return ""
+        on: dict[str, list[str]] = {}
+        for machine, gpu in zip(self.placement.machines, self.given, strict=True):
+            on.setdefault(self.cluster.machines[machine].name, []).append(str(gpu))
+        return "; ".join(f"{', '.join(gpus)} of {name}" for name, gpus in on.items())
 
 
 @dataclass(slots=True)

@@ -46,7 +46,8 @@ KINDS = frozenset(
             "stopping",
             "stopped",
         ),
-        *("ended", "retried", "vacated", "cancelled", "shifted", "paced", "aggregated", "profiled", "continued"),
+        *("ended", "retried", "vacated", "cancelled", "shifted", "paced", "aggregated"),
+        *("profiled", "continued", "given"),
         *("recommended", "withdrawn", "observed", "fenced", "snapshot", "archived", "audit"),
         *("cluster", "availability", "foreign", "reservations", "prioritized"),
     }
@@ -199,6 +200,11 @@ class JobRecords:
             before, other.job = other.job.speeds, self._as_learned(other.key, other.as_stated())
             if other.attempts and before != other.job.speeds:
                 other.attempts[-1].control_seq = row.seq  # shares follow speeds
+
+    def _given(self, row: EventRow, record: JobRecord) -> None:
+        """Note which GPUs the manager has given to an attempt."""
+        for attempt in (each for each in record.attempts if each.number == row.body["attempt"]):
+            attempt.given = tuple(row.body["gpus"])
 
     def _continued(self, row: EventRow, record: JobRecord) -> None:
         number, *went_on = (row.body[name] for name in ("attempt", *ResumedAt._fields))

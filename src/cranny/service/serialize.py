@@ -16,6 +16,7 @@ from cranny.network.interleave.demand import circles
 from cranny.network.interleave.unified_circle import curve, unify
 from cranny.service.explain import Explanation, plain_job_ids
 from cranny.service.foreign_jobs import shown_id
+from cranny.service.given_gpus import shown_gpus
 from cranny.service.job_record import HELD, Attempt, JobRecord, KeptPace
 from cranny.service.job_records import JobRecords
 from cranny.service.redact import redact_spec
@@ -78,7 +79,7 @@ def detail(record: JobRecord, cluster: Cluster, line: Any) -> Any:
     if held and record.observed is not None:
         where = placement(record.observed, of)
     elif held and attempt is not None:
-        where = placement(attempt.placement, of, attempt.gpus)
+        where = placement(attempt.placement, of, shown_gpus(record, attempt))
     return {
         **line,
         "spec": redact_spec(record.spec.model_dump(exclude_defaults=True)),

@@ -18,7 +18,7 @@ from queue import Empty
 from typing import Any, Literal
 
 from cranny.backends.cluster_reading import ClusterSource
-from cranny.backends.protocol import Backend, Ended, Launch
+from cranny.backends.protocol import Backend, Ended, GivenGpus, Launch
 from cranny.channel.control import Control
 from cranny.channel.report import Record, Resumed
 from cranny.model.cluster import Cluster
@@ -33,6 +33,7 @@ from cranny.service.engines import Fork
 from cranny.service.event_chain import EventRow
 from cranny.service.executor import AttemptLaunched, AttemptStop, Executor, ExecutorReport
 from cranny.service.fencing import warn_of_held
+from cranny.service.given_gpus import log_given
 from cranny.service.head_file import HeadFile
 from cranny.service.job_record import Attempt, JobRecord, LastStep, ResumedAt
 from cranny.service.learned_profile import LearnedProfile
@@ -390,6 +391,8 @@ class Service:
         for report in reports:
             if isinstance(report, AttemptLaunched):
                 self._calls.put_until_stored(partial(self.scheduler.attempt_launched, report), FAULTS)
+            elif isinstance(report, GivenGpus):
+                self._calls.put_until_stored(partial(log_given, self.scheduler, report), FAULTS)
             else:
                 last = self.learner.last(report.job_id, report.attempt)
                 self._calls.put_until_stored(partial(self._ended, report, last), FAULTS)

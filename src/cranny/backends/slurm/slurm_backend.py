@@ -10,10 +10,10 @@ import contextlib
 import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
-from cranny.backends.protocol import NOT_STARTED, BackendError, Ended, JobChannel, Launch, Reason
+from cranny.backends.protocol import NOT_STARTED, BackendError, Ended, GivenGpus, JobChannel, Launch, Reason
 from cranny.backends.slurm.managed_jobs import ManagedJobs
 from cranny.backends.slurm.slurm_commands import UnknownSlurmJobError
 from cranny.backends.slurm.slurm_jobs import SlurmJob
@@ -51,6 +51,7 @@ class _Followed:
     since: float  # by the monotonic clock: answers from before do not count
     restarts: int
     stopping: bool = False
+    gpus: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # that Slurm has given it
 
 
 class SlurmBackend:
@@ -70,6 +71,7 @@ class SlurmBackend:
         self._running: dict[str, _Followed] = {}  # by our id
         self._over: set[str] = set()  # attempts that ended since this backend was made
         self._seen: JobTable | None = None
+        self._given: dict[str, GivenGpus] = {}  # by our id: not asked for yet
         self._cluster: Cluster | None = None
 
     def nodes(self) -> Cluster:
@@ -171,6 +173,11 @@ class SlurmBackend:
                     ended.append(report)
         return ended
 
+    def given(self) -> Sequence[GivenGpus]:
+        """Return which GPUs Slurm has given to attempts, as far as its last answer says."""
+        given, self._given = list(self._given.values()), {}
+        return given
+
     def adopt(self, launches: Sequence[Launch]) -> Sequence[Ended]:
         """Follow the attempts that an earlier service had released; the others never started."""
         table = self._reader.table(self._reader.clock())
@@ -263,6 +270,7 @@ class SlurmBackend:
             nodes = {node for part in parts for node in part.nodes}
             if nodes == set(followed.what.machines) or any("RUNNING" not in part.states for part in parts):
                 followed.restarts = job.restarts
+                self._note_gpus(followed, parts)
                 return None
             report = end(None, "failed", f"Slurm runs it on {','.join(job.nodes)}; cranny no longer follows it")
         else:
@@ -270,6 +278,13 @@ class SlurmBackend:
         for slurm_id in {followed.slurm_id, *(part.id for part in parts)}:
             self._managed.drop(slurm_id, self._reader.clock())
         return report
+
+    def _note_gpus(self, followed: _Followed, parts: Sequence[SlurmJob]) -> None:
+        """Note which GPUs an attempt has, once; if they are as many as it has ranks."""
+        gpus = {node: numbers for part in parts for node, numbers in part.indices.items()}
+        if gpus != followed.gpus and sum(map(len, gpus.values())) == len(followed.what.machines):
+            followed.gpus = gpus
+            self._given[followed.what.job_id] = GivenGpus(followed.what.job_id, followed.what.attempt, gpus)
 
     def _judge_pending(self, followed: _Followed, job: SlurmJob, end: Callable[..., Ended]) -> Ended | None:
         """Return what became of an attempt whose job waits in Slurm; None if it is about to start."""

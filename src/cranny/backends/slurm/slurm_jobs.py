@@ -30,6 +30,8 @@ OVER = frozenset(
 )
 HOLDS = frozenset({"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STAGE_OUT", "SIGNALING", "STOPPED"})
 _UNAVAILABLE = re.compile(r"UnavailableNodes:([^\s]+)")
+_INDICES = re.compile(r"(?:^|,)gpu[^,()]*\(IDX:([0-9,-]+)\)")
+_RANGE = re.compile(r"([0-9]{1,4})(?:-([0-9]{1,4}))?")
 HELD_BY_USER = "JobHeldUser"
 FIELDS = (  # that say anything about a job here
     *("job_id", "name", "user_name", "user_id", "account", "partition", "job_state", "state_reason", "priority"),
@@ -78,6 +80,7 @@ class SlurmJob:
     time_limit_s: float | None
     nodes: tuple[str, ...]  # that it holds, or held
     gpus: Mapping[str, int]  # node -> GPUs that it holds there
+    indices: Mapping[str, tuple[int, ...]]  # node -> which GPUs these are, as far as Slurm says
     resources: Mapping[str, Mapping[str, int]]  # node -> cpus and memory_mb that it holds there
     comment: str
     admin_comment: str
@@ -192,6 +195,7 @@ def _job(entry: Mapping[str, Any]) -> SlurmJob:
         time_limit_s=None if limit is None else limit * 60.0 or None,
         nodes=nodes,
         gpus=_held_gpus(entry, nodes) if held else {},
+        indices=_held_indices(entry, nodes) if held else {},
         resources=_held_resources(entry, nodes) if held else {},
         comment=_comment(entry, "comment", "user"),
         admin_comment=_comment(entry, "admin_comment", "administrator"),
@@ -256,6 +260,20 @@ def _held_gpus(entry: Mapping[str, Any], nodes: Sequence[str]) -> dict[str, int]
             gpus = 0
         if gpus:
             held[node] = gpus
+    return held
+
+
+def _held_indices(entry: Mapping[str, Any], nodes: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Return which GPUs a job holds on each node: `gpu:h100:3(IDX:0-1,5)` are 0, 1 and 5."""
+    detail = entry.get("gres_detail")
+    if not isinstance(detail, list) or len(detail) != len(nodes):
+        return {}
+    held = {}
+    for node, described in zip(nodes, map(text, detail), strict=True):
+        written = ",".join(_INDICES.findall(described))
+        numbers = [range(int(first), int(last or first) + 1) for first, last in _RANGE.findall(written)]
+        if numbers:
+            held[node] = tuple(sorted({number for each in numbers for number in each}))
     return held
 
 

@@ -89,6 +89,7 @@ const KINDS = {
   retried: (event) => `${event.job} is retried`, vacated: (event) => `${event.job} released its GPUs`,
   paced: ({ job, period_s: period }) => (period ? `${job} starts an iteration every ${interval(period)}` : `${job} keeps no pace any more`),
   profiled: (event) => `${event.job} was measured`,
+  given: (event) => `the GPUs of ${event.job} are known`,
   continued: (event) => `${event.job} went on from step ${number(event.step)}`,
   moved: (event) => `${event.job} was moved`, shifted: (event) => `${event.job} was shifted`,
   aggregated: (event) => `other switches aggregate for ${event.job}`,
