@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from cranny.call_threads import CallThreads
 from cranny.core.protocol import Placer, Policy
+from cranny.core.queue import QueuePolicy
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
 from cranny.model.job import Job
@@ -226,7 +227,7 @@ def _compiled(scenario: Scenario, policy: Policy, jobs: Iterable[Job]) -> "Compi
     """Return a compiled replay if that is possible and pays."""
     in_rounds = decision_period_s(scenario.policy, scenario.period_s) > 0
     simple = not (scenario.machine_events or scenario.admission or in_rounds) and scenario.model.shared is None
-    if not isinstance(jobs, Jobs) or len(jobs) < COMPILE_FROM or not simple:
+    if not isinstance(jobs, Jobs) or len(jobs) < COMPILE_FROM or not simple or not isinstance(policy, QueuePolicy):
         return None
     # Imported here because importing the compiler takes longer than a small replay.
     from cranny.sim.fast.fast_replay import compiled_replay

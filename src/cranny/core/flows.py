@@ -45,9 +45,10 @@ def _flows(uses: Sequence[Use]) -> Flows:
 
 def fixed(flows: Mapping[int, float]) -> Flows:
     """Return flows on some links that do not change with the rate."""
-    used = {link: n for link, n in flows.items() if n}
-    links, no_switch = np.fromiter(used, np.int64, len(used)), np.full(len(used), NO_SWITCH)
-    counts = np.fromiter(used.values(), np.float64, len(used))
+    links, counts = np.array(list(flows), np.int64), np.array(list(flows.values()), np.float64)
+    if not counts.all():
+        links, counts = links[counts != 0.0], counts[counts != 0.0]
+    no_switch = np.full(len(links), NO_SWITCH)
     return Flows(links, no_switch, no_switch, counts, counts, counts)
 
 

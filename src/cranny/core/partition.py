@@ -188,6 +188,8 @@ def lower_bound(pattern: Pattern, caps: tuple[int, ...]) -> tuple[float, tuple[i
     """Return the same bound, and the sizes of parts that have this sum of boundaries."""
     _check_caps(pattern.ranks, caps)
     out = np.array(boundary(pattern, min(max(caps), pattern.ranks)))
+    if sum(caps) == pattern.ranks:  # there is no choice
+        return _bound(pattern, caps, out[list(caps)].cumsum()), caps
     sums = list(_least_sums(pattern, caps))
     sizes: list[int] = []
     left = pattern.ranks

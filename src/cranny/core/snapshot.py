@@ -9,6 +9,7 @@ from cranny.core.accounting import Accounting, Running
 from cranny.core.change_log import Change, ChangeLog, ChangePoint
 from cranny.core.explanation import DefaultRationale
 from cranny.core.machine_set import FreeMachines, members, within
+from cranny.core.traffic import communication
 from cranny.model.arrays import Flags, Floats, Ints
 from cranny.model.errors import PlacementError
 from cranny.model.job import Job
@@ -244,6 +245,13 @@ class Snapshot:
     def as_running(self, job: Job, placement: Placement) -> Running:
         """Return a job as it would run with this placement, or say why it does not fit."""
         return self._accounting.fit(job, placement, self.now_s)
+
+    def as_tried(self, job: Job, placement: Placement) -> Running:
+        """Return a job as it would run on machines known to have room, without the GPUs that it would hold."""
+        if job.speeds is not None or len(placement.machines) != job.gpus:
+            return self.as_running(job, placement)
+        where = placement.machines, placement.server, placement.aggregate
+        return Running(job, placement, {}, communication(self.cluster, job, *where), self.now_s)
 
     def without(self, job_id: str) -> "Snapshot":
         """Return the view as it would be with this job stopped."""

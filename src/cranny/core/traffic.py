@@ -240,14 +240,7 @@ class Footprint(NamedTuple):
     machines: tuple[int, ...]  # behind the local numbers
     links: tuple[int, ...]  # likewise
     costs: tuple[tuple[PatternCost, float], ...]
-
-    @property
-    def moved_bytes(self) -> list[float]:
-        """What each link carries in an iteration, in its busier direction."""
-        moved = [0.0] * len(self.links)
-        for each, k_bytes in self.costs:
-            moved = [before + share * k_bytes for before, share in zip(moved, each.link_share, strict=True)]
-        return moved
+    moved_bytes: list[float]  # what each link carries in an iteration, in its busier direction
 
 
 def tree_above(cluster: Cluster, machines: Sequence[int]) -> tuple[TreeShape, tuple[int, ...]]:
@@ -267,7 +260,10 @@ def footprint(cluster: Cluster, job: Job, machines: tuple[int, ...]) -> Footprin
     local = renumber(machines)
     shape, links = tree_above(cluster, distinct)
     costs = tuple([(cost(what, local, shape), k_bytes) for what, k_bytes in parts(job, local)])
-    return Footprint(distinct, links, costs)
+    moved = [0.0] * len(links)
+    for each, k_bytes in costs:
+        moved = [before + share * k_bytes for before, share in zip(moved, each.link_share, strict=True)]
+    return Footprint(distinct, links, costs, moved)
 
 
 def communication(

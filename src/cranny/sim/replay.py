@@ -131,20 +131,24 @@ class Replay:
         waiting = [job for job in arrived if job.id not in went_on] if went_on else arrived
         if self._gate is not None:
             waiting = self._admitted(self._gate, waiting, now_s)
-        events += [Submitted(_as_known(job)) for job in waiting]
-        actions = self.engine.handle_all(events, now_s) if events else ()
+        happened = bool(events or waiting)
+        if not events and len(waiting) == 1:  # as most instants are: no event need be made of it
+            actions = self.engine.submit(_as_known(waiting[0]), now_s)
+        else:
+            events += [Submitted(_as_known(job)) for job in waiting]
+            actions = self.engine.handle_all(events, now_s) if events else ()
         if actions:
             self._apply(actions, now_s)
         queue, asked = self.engine.queue, not self.engine.period_s
         if queue and waiting:
             self._skip_infeasible(waiting, now_s)
         if now_s >= self._tick_s:
-            due, self._tick_s, asked = not events or not asked, math.inf, True
+            due, self._tick_s, asked = not happened or not asked, math.inf, True
             if due and (queue or self.state.running_jobs):
                 self._ask(now_s)
-            elif not events and not came:  # all have ended since it was predicted
+            elif not happened and not came:  # all have ended since it was predicted
                 return
-        elif not events and not came:  # only jobs arrived that are larger than the cluster
+        elif not happened and not came:  # only jobs arrived that are larger than the cluster
             return
         if queue and asked:
             self._skip_stuck(now_s)
@@ -214,6 +218,9 @@ class Replay:
 
     def _apply(self, actions: Sequence[Action], now_s: float) -> None:
         """Apply in virtual time what the engine decided."""
+        if len(actions) == 1 and isinstance(actions[0], Start):  # as most plans are
+            self._start(self._jobs[actions[0].job.id], now_s)
+            return
         for action in actions:
             if isinstance(action, Start):
                 self._start(self._jobs[action.job.id], now_s)

@@ -356,3 +356,21 @@ def test_a_collective_on_one_machine_uses_no_link() -> None:
     flows, gigabits = stream(tree([2], [None]), Job(id="a", gpus=2, model="vgg16"), Placement((1, 1)))
     assert len(flows.resource) == 0
     assert gigabits == 0.0
+
+
+def test_an_attempt_says_what_one_job_more_would_change_and_changes_nothing() -> None:
+    rng = np.random.default_rng(6)
+    for _ in range(CASES):
+        links = int(rng.integers(1, 8))
+        jobs = [as_floats(drawn_weights(rng, links)) or {0: 1.0} for _ in range(int(rng.integers(2, 12)))]
+        rates = Rates(rng.integers(1, 100, links).astype(float).tolist())
+        *others, more = [fixed(weights) for weights in jobs]
+        numbers = np.array([rates.add(flows, 40.0) for flows in others])
+        before = rates.rates_gbps(numbers).copy()
+        tried = rates.attempt(more, 40.0)
+        assert rates.rates_gbps(numbers) == pytest.approx(before, rel=NEAR)
+        added = rates.add(more, 40.0)
+        assert tried.own_gbps == pytest.approx(rates.rate_gbps(added), rel=NEAR)
+        changed = rates.changed()
+        assert set(tried.others.tolist()) == {*changed.tolist()} - {added}
+        assert tried.rates_gbps == pytest.approx(rates.rates_gbps(tried.others), rel=NEAR)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.reference import machine_sets
 
+from cranny.policies.cranny import candidate_sets_kernel as sets_kernel
 from cranny.policies.cranny import machine_kernel as kernel
 
 NOW_S, SECONDS = 5.0, 20.0
@@ -65,3 +66,30 @@ def test_it_takes_the_machines_that_the_literal_search_takes(
     assert found(into, used) == machine_sets.take(at, range(count), kind, gpus, NOW_S, SECONDS)
     used = kernel.in_one_rack(arrays(at), kind, gpus, NOW_S, SECONDS, into, trial)
     assert found(into, used) == machine_sets.in_one_rack(at, kind, gpus, NOW_S, SECONDS)
+
+
+@settings(max_examples=60, deadline=None)
+@given(clusters(), st.integers(1, 40))
+def test_all_sets_at_once_are_those_of_each_search_and_cost_what_their_machines_do(
+    at: machine_sets.Machines, gpus: int
+) -> None:
+    count, given_arrays = len(at.free), arrays(at)
+    sets, used = np.zeros((sets_kernel.MOST_SETS, 2, count), np.int64), np.zeros(sets_kernel.MOST_SETS, np.int64)
+    racks = np.zeros(max(at.rack) + 1, np.int64)
+    number = sets_kernel.candidate_sets(
+        given_arrays, sets_kernel.RACKS_TOO, gpus, NOW_S, SECONDS, room(count), racks, sets, used
+    )
+    each_set = [list(zip(*sets[i, :, : used[i]].tolist(), strict=True)) for i in range(number)]
+    inside = [machine_sets.in_one_rack(at, kind, gpus, NOW_S, SECONDS) for kind in kernel.KINDS]
+    everywhere = [machine_sets.take(at, range(count), kind, gpus, NOW_S, SECONDS) for kind in kernel.KINDS]
+    over_racks = [] if inside[0] or not everywhere[0] else each_set[:1]
+    assert each_set == [each for each in (*inside, *over_racks, *everywhere) if each]
+    assert all(sum(taken for _, taken in each) == gpus for each in each_set)
+
+    terms = np.empty((number, 4))
+    chosen = np.array([pair for each in each_set for pair in each], np.int64).reshape(-1, 2)
+    past = np.cumsum([len(each) for each in each_set], dtype=np.int64)
+    sets_kernel.set_terms(given_arrays, chosen, past, NOW_S, np.full(number, SECONDS), terms)
+    for each, (cost, *parts) in zip(each_set, terms.tolist(), strict=True):
+        assert cost == sum(at.cost(machine, taken, NOW_S, SECONDS) for machine, taken in each)
+        assert sum(parts) == pytest.approx(cost)

@@ -75,7 +75,7 @@ def circles(
         gradients = CommunicationPart(sent.comm_s, {link: gbps * while_s for link, gbps in sent.link_gbps.items()})
         return _rolled(*_data_parallel(job.profile, gradients))
     count = whole(minibatches, "minibatches", most=1000)
-    _, links, costs = footprint(cluster, job, ranks_on)
+    _, links, costs, _ = footprint(cluster, job, ranks_on)
     found = []  # what replicas send, and shards and stages, or all to all
     for cost, k_bytes in costs:
         moved = {

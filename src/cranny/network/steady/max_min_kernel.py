@@ -88,6 +88,26 @@ def remove(net: RateArrays, job: int) -> bool:
 
 
 @compiled
+def attempt(
+    net: RateArrays, job: int, most: float, flows: Flows, others: Ints, rates: Floats
+) -> tuple[int, float, bool]:
+    """Add a job and remove it again; write which other jobs' rates it changed meanwhile, and to what.
+
+    Returns how many these are, the job's own rate, and whether removing it was reasonable work. NONE if adding it
+    was not, and then it is still there.
+    """
+    if not add(net, job, most, flows):
+        return NONE, 0.0, False
+    count, own = 0, net.jobs[job].rate
+    for i in range(net.at[CHANGED]):
+        other = net.changed[i]
+        if other != job and net.jobs[other].rate != net.jobs[other].was:
+            others[count], rates[count] = other, net.jobs[other].rate
+            count += 1
+    return count, own, remove(net, job)
+
+
+@compiled
 def solve(net: RateArrays, jobs: Ints) -> None:
     """Compute the rates of these jobs, all there are, from scratch."""
     net.at[QUEUED] = 0

@@ -21,6 +21,14 @@ FIRST_JOBS, FIRST_USES = 64, 512  # space at first
 TIDY = 1_000  # jobs that may come before uses are put in order again
 
 
+class RatesWithOneMore(NamedTuple):
+    """What one job more would change: its own rate, and which other jobs would have which rates, (jobs,)."""
+
+    own_gbps: float
+    others: Ints
+    rates_gbps: Floats
+
+
 class Rates:
     """The steady state: what every job streams, and what that leaves of links and switches.
 
@@ -69,6 +77,24 @@ class Rates:
         self._free.append(job)
         if not self._kernel.remove(self._net, job):
             self._solve()
+
+    def attempt(self, flows: Flows, most_gbps: float) -> RatesWithOneMore:
+        """Return what one job more would change; nothing does."""
+        job = self._reserve(flows)
+        others, rates = np.empty(len(self._net.jobs), np.int64), np.empty(len(self._net.jobs))
+        count, own_gbps, settled = self._kernel.attempt(self._net, job, most_gbps, flows, others, rates)
+        if count == NONE:
+            self._solve()
+            own_gbps, changed = self.rate_gbps(job), self.changed()
+            others = changed[changed != job]
+            rates = self.rates_gbps(others)
+            self.remove(job)
+            return RatesWithOneMore(own_gbps, others, rates)
+        self._uses_left += self._uses.pop(job)
+        self._free.append(job)
+        if not settled:
+            self._solve()
+        return RatesWithOneMore(own_gbps, others[:count], rates[:count])
 
     def solve(self) -> None:
         """Compute all rates from scratch."""

@@ -41,16 +41,21 @@ class SharedLinks:
 
     def end(self, job_id: str) -> Slowdowns:
         """Remove a job from its links."""
-        return self._slowdowns() if self.withdraw(job_id) else ()
-
-    def withdraw(self, job_id: str) -> bool:
-        """Remove a job without asking what that changes, such as one tried out; say whether it used links."""
         number = self._number.pop(job_id, None)
         if number is None:
-            return False
+            return ()
         self._rates.remove(number)
         del self._ids[number]
-        return True
+        return self._slowdowns()
+
+    def attempt(self, running: Running) -> tuple[float, SharedSlowdowns]:
+        """Return how slow one job more would be that uses links, and how slow it would make others."""
+        job = running.job
+        flows, gigabits = stream(self._cluster, job, running.placement)
+        tried = self._rates.attempt(flows, gigabits / running.communication.comm_s)
+        slowdown = 1.0 + self._pull[tried.others] / tried.rates_gbps
+        own = 1.0 + gigabits / job.profile.iteration_s / tried.own_gbps
+        return own, SharedSlowdowns(tried.others, slowdown, self._ids, None)
 
     @property
     def in_use(self) -> bool:

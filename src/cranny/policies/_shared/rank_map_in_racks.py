@@ -160,6 +160,9 @@ def _divide(
 
         matrix = weights(what)[np.ix_(members, members)]
         improve(matrix, part, np.array(sizes), EPSILON * float(matrix.sum()))
+    if len(subtrees) == len(machines):  # each is one machine
+        local[members] = np.array([below[0] for below in subtrees])[part]
+        return
     for index, below in enumerate(subtrees):
         _divide(what, members[part == index], below, ranks, from_root, level + 1, local, refine=refine)
 

@@ -41,6 +41,7 @@ class LinkTally(NamedTuple):
     busy_s: Floats  # (phases,) of all links together
     touched: Ints  # (phases,) those that a swap changes, the first few entries
     is_touched: Flags  # (phases,)
+    before: Floats  # (phases, 2) what the touched ones took before a swap that may be taken back
 
 
 def empty_tally(problem: MapProblem) -> LinkTally:
@@ -48,7 +49,13 @@ def empty_tally(problem: MapProblem) -> LinkTally:
     phases, links = len(problem.share), len(problem.s_per_byte)
     up, down = np.zeros((phases, links), np.int64), np.zeros((phases, links), np.int64)
     return LinkTally(
-        up, down, np.zeros(phases), np.zeros(phases), np.zeros(phases, np.int64), np.zeros(phases, np.bool_)
+        up,
+        down,
+        np.zeros(phases),
+        np.zeros(phases),
+        np.zeros(phases, np.int64),
+        np.zeros(phases, np.bool_),
+        np.zeros((phases, 2)),
     )
 
 
@@ -173,6 +180,7 @@ def _try_swap(problem: MapProblem, tally: LinkTally, machine: Ints, one: int, ot
     slowest_s, busy_s = least[0], least[1]
     for at in range(count):
         phase = tally.touched[at]
+        tally.before[at, 0], tally.before[at, 1] = tally.slowest_s[phase], tally.busy_s[phase]
         slowest_s -= tally.slowest_s[phase]
         busy_s -= tally.busy_s[phase]
         _time_phase(problem, tally, phase)
@@ -181,9 +189,10 @@ def _try_swap(problem: MapProblem, tally: LinkTally, machine: Ints, one: int, ot
     if _better(slowest_s, busy_s, least):
         least[0], least[1] = slowest_s, busy_s
         return True
-    count = _swap(problem, tally, machine, one, other)
+    count = _swap(problem, tally, machine, one, other)  # it touches the same phases in the same order
     for at in range(count):
-        _time_phase(problem, tally, tally.touched[at])
+        phase = tally.touched[at]
+        tally.slowest_s[phase], tally.busy_s[phase] = tally.before[at, 0], tally.before[at, 1]
     return False
 
 

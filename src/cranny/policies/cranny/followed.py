@@ -112,26 +112,30 @@ class Followed:
             left_s = self._policy.left_s(Waiting(submitted, running.attained_gpu_s))
         end_s = running.started_s + left_s * slowdown + (submitted.restart_s if running.attained_gpu_s else 0.0)
         self.gpus.set(running, end_s)
-        if self._links is not None:
+        if self._links is not None and running.communication is not SILENT:
             self._links.start(running, end_s)
         self._running[job.id] = Expected(running, length_s, end_s, left_s, slowdown)
-        self._left_s.pop(job.id, None)
-        self.since_s.pop(job.id, None)
-        self.due_s.pop(job.id, None)
+        if self._left_s:
+            self._left_s.pop(job.id, None)
+        if self.since_s or self.due_s:
+            self.since_s.pop(job.id, None)
+            self.due_s.pop(job.id, None)
         if self.promises.by_job:
             self.promises.changed()
             self.withdraw(job.id)
 
     def _ended(self, running: Running) -> None:
         self.gpus.set(running, -math.inf)
-        if self._links is not None:
+        if self._links is not None and running.communication is not SILENT:
             self._links.end(running.job.id)
         # If it starts again at once, it was moved, or only its shift or aggregation was changed.
         self._moved = self._running.pop(running.job.id)
-        if running.job.id not in self._left_s:
+        if self._lost_s and running.job.id not in self._left_s:
             self._lost_s.pop(running.job.id, None)
-        self.promises.changed()
-        self.due_s.clear()
+        if self.promises.by_job:
+            self.promises.changed()
+        if self.due_s:
+            self.due_s.clear()
 
     def requeued(self, waiting: Waiting) -> None:
         """Note what is left of a job that ran until now."""

@@ -48,7 +48,7 @@ class FreeGpus:
         self.rack_start[:] = np.searchsorted(self.rack[self.by_rack], np.arange(racks + 1))
         self.racks = np.split(self.by_rack, self.rack_start[1:-1])  # the machines of each
         self.rack_free[:] = np.bincount(self.rack, weights=self.size)
-        self._up = ALL
+        self._up, self._width = ALL, largest
         self._set_releases = kernel.set_releases
         # Everything as the kernels take it for a job that may not use all machines; it shows later changes, too.
         self.arrays = kernel.ClusterArrays(
@@ -70,9 +70,9 @@ class FreeGpus:
         if len(held) > 1:
             self.jobs_on_links += sign
             self.on_links[list(held)] += sign
-        width = self.release_s.shape[1]
+        up, width = self._up, self._width
         for machine, gpus in held.items():
-            taken = sign * gpus.bit_count() if self._up >> machine & 1 else 0
+            taken = sign * gpus.bit_count() if up == ALL or up >> machine & 1 else 0
             self.total -= taken
             signed = gpus - (1 << 64) if gpus >> 63 else gpus  # as compiled code takes whole numbers
             self._set_releases(self.ints, self.floats, width, machine, signed, end_s, taken)
@@ -121,6 +121,7 @@ class Room:
     """Memory for sets of machines, so that kernels need not make any."""
 
     def __init__(self, machines: int, racks: int, width: int) -> None:
+        from cranny.policies.cranny.candidate_sets_kernel import MOST_SETS
         from cranny.policies.cranny.machine_kernel import MachineSet
 
         def machine_set() -> MachineSet:
@@ -130,4 +131,6 @@ class Room:
 
         self.best, self.trial = machine_set(), machine_set()
         self.racks: Ints = np.zeros(racks, np.int64)
+        self.sets: Ints = np.zeros((MOST_SETS, 2, machines), np.int64)  # all that a job could have
+        self.used: Ints = np.zeros(MOST_SETS, np.int64)  # machines of each
         self.slots: Floats = np.zeros(width)

@@ -1,6 +1,5 @@
 """Links that jobs share: how fast each running job is, and what one job more does to all of them."""
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -54,13 +53,10 @@ class LinkEffects:
         """Return what a job would do that starts now and runs for so long on one machine; nothing changes."""
         if not self._links.in_use:  # nothing to share, and nothing to compile for a first job
             return alone(running)
-        changed = self._links.start(running)
-        if not isinstance(changed, SharedSlowdowns):
+        if not running.communication.link_gbps:
             return Effect(1.0)
-        self._links.withdraw(running.job.id)
-        others = changed.numbers != changed.started
-        own = math.fsum(changed.slowdown[~others].tolist())
-        numbers, slowdown = changed.numbers[others], changed.slowdown[others]
+        own, changed = self._links.attempt(running)
+        numbers, slowdown = changed.numbers, changed.slowdown
         if not len(numbers):
             return Effect(own)
         before, gpus, end_s = self._jobs[:, numbers]

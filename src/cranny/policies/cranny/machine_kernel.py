@@ -46,9 +46,7 @@ class MachineSet(NamedTuple):
 
 
 @inlined
-def _machine_terms(
-    at: ClusterArrays, machine: int, gpus: int, now_s: float, seconds: float
-) -> tuple[float, float]:
+def machine_terms(at: ClusterArrays, machine: int, gpus: int, now_s: float, seconds: float) -> tuple[float, float]:
     """Return what longer use of a machine costs that gives `gpus` GPUs for some time, and what worse holes do."""
     free = at.free[machine]
     longer_s = now_s + seconds - max(now_s, at.until_s[machine])
@@ -58,7 +56,7 @@ def _machine_terms(
 @inlined
 def machine_cost(at: ClusterArrays, machine: int, gpus: int, now_s: float, seconds: float) -> float:
     """Return what `gpus` GPUs of a machine cost for some time: longer use of the machine, and worse holes."""
-    use, holes = _machine_terms(at, machine, gpus, now_s, seconds)
+    use, holes = machine_terms(at, machine, gpus, now_s, seconds)
     return float(use + holes)
 
 
@@ -119,9 +117,9 @@ def _cheapest(
                 second, more = machine, cost
     use, holes, second_use, second_holes = 0.0, 0.0, 0.0, 0.0
     if best != NONE:
-        use, holes = _machine_terms(at, best, gpus, now_s, seconds)
+        use, holes = machine_terms(at, best, gpus, now_s, seconds)
     if second != NONE:
-        second_use, second_holes = _machine_terms(at, second, gpus, now_s, seconds)
+        second_use, second_holes = machine_terms(at, second, gpus, now_s, seconds)
     return best, use, holes, second, second_use, second_holes
 
 
@@ -243,23 +241,6 @@ def _cost(at: ClusterArrays, into: MachineSet, used: int, now_s: float, seconds:
     for place in range(used):
         cost += machine_cost(at, into.machines[place], into.gpus[place], now_s, seconds)
     return cost
-
-
-@compiled
-def set_terms(
-    at: ClusterArrays, chosen: MachineSet, used: int, now_s: float, seconds: float
-) -> tuple[float, float, float, float]:
-    """Return what a set of machines costs for some time, and of that: idle machines, longer use, and holes."""
-    opened, longer, worse = 0.0, 0.0, 0.0
-    for place in range(used):
-        machine = chosen.machines[place]
-        use, holes = _machine_terms(at, machine, chosen.gpus[place], now_s, seconds)
-        if at.until_s[machine] == -np.inf:
-            opened += use
-        else:
-            longer += use
-        worse += holes
-    return _cost(at, chosen, used, now_s, seconds), opened, longer, worse
 
 
 @compiled

@@ -2,7 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -55,9 +56,11 @@ class Placing:
         racks: bool,
         phased: "PhasedLinks | None" = None,
     ) -> None:
-        from cranny.policies.cranny import machine_kernel  # compiles, so it is imported only where it is used
+        # Both compile, so they are imported only where they are used.
+        from cranny.policies.cranny import candidate_sets_kernel, machine_kernel
 
         self._kernel = machine_kernel
+        self._sets_kernel = candidate_sets_kernel
         self._gpus = gpus
         self._links = links
         self._phased = phased  # the links, if jobs share them only while they communicate
@@ -98,12 +101,12 @@ class Placing:
             sets = dict.fromkeys(self._sets(job.gpus, at, view.now_s, seconds, same_rack))
         if each is not None:
             sets = dict.fromkeys(_even(held, each, job.gpus) for held in sets)
-        options = [self._priced(job, held, at, view, seconds) for held in sets]
-        if not options:
+        if not sets:
             return None
+        options = self._priced(job, list(sets), at, view, seconds)
         if self._phased is not None and constraints is None:
             alike = self._alike(job, min(options, key=_total_gpu_s)[0], view, kept)
-            options += [self._priced(job, held, at, view, seconds) for held in alike if held not in sets]
+            options += self._priced(job, [held for held in alike if held not in sets], at, view, seconds)
         options.sort(key=_total_gpu_s)  # of equal ones the first stays first
         best, prices = options[0][0], [price for _, price in options]
         why = PriceRationale(job, view.cluster, view.available(job), seconds, prices[0], tuple(prices[1:]))
@@ -146,23 +149,14 @@ class Placing:
         self, gpus: int, at: "ClusterArrays", now_s: float, seconds: float, same_rack: SameRack | None
     ) -> Iterator[Held]:
         """Yield sets of machines that hold a job."""
-        kernel, room = self._kernel, self.room
-        if self._racks or same_rack is not None:
-            inside = 0
-            for kind in kernel.KINDS:
-                inside = int(kernel.in_one_rack(at, kind, gpus, now_s, seconds, room.best, room.trial))
-                if inside:
-                    yield _held(room.best, inside)
-            if same_rack == "required" or (same_rack == "preferred" and inside):
-                return
-            if not inside:
-                used = int(kernel.over_racks(at, gpus, now_s, seconds, room.best, room.racks))
-                if used:
-                    yield _held(room.best, used)
-        for kind in kernel.KINDS:
-            used = int(kernel.anywhere(at, kind, gpus, now_s, seconds, room.best))
-            if used:
-                yield _held(room.best, used)
+        kernel, room = self._sets_kernel, self.room
+        where = kernel.RACKS_TOO if self._racks else kernel.ANYWHERE
+        if same_rack is not None:
+            where = kernel.RACK_ONLY if same_rack == "required" else kernel.RACK_FIRST
+        found, used = room.sets, room.used
+        count = kernel.candidate_sets(at, where, gpus, now_s, seconds, room.trial, room.racks, found, used)
+        for number, machines in enumerate(used[:count].tolist()):
+            yield tuple(zip(*found[number, :, :machines].tolist(), strict=True))
 
     def _spread_sets(
         self, gpus: int, at: "ClusterArrays", now_s: float, seconds: float, constraints: Constraints
@@ -188,17 +182,28 @@ class Placing:
         return [tuple(sorted(Counter(each).items())) for each in ranks if not set(each) & set(kept)]
 
     def _priced(
-        self, job: Job, held: Held, at: "ClusterArrays", view: Snapshot, seconds: float
-    ) -> tuple[Priced, Price]:
-        """Return what a job costs on a set of machines, in all and by terms for the explanation."""
-        ranks = self._ranks(job, held, view)
-        placement = view.placement(job, ranks, server=_server(job, ranks))
-        running = view.as_running(job, placement)
-        effect = alone(running) if self._links is None else self._links.effect(running, seconds)
-        own_gpu_s = (effect.slowdown - 1.0) * seconds * job.gpus
-        machines_gpu_s, opened, longer, holes = self._terms(at, held, view.now_s, seconds * effect.slowdown)
-        price = Price(held, own_gpu_s, effect.others_gpu_s, opened, longer, holes, effect.slowdown, effect.slowed)
-        return Priced(placement, effect, own_gpu_s, machines_gpu_s), price
+        self, job: Job, sets: Sequence[Held], at: "ClusterArrays", view: Snapshot, seconds: float
+    ) -> list[tuple[Priced, Price]]:
+        """Return what a job costs on each of some sets of machines, in all and by terms for the explanation."""
+        placements, effects = [], []
+        for held in sets:
+            ranks = self._ranks(job, held, view)
+            placement = view.placement(job, ranks, server=_server(job, ranks))
+            running = view.as_tried(job, placement)
+            placements.append(placement)
+            effects.append(alone(running) if self._links is None else self._links.effect(running, seconds))
+        longer_s = [seconds * effect.slowdown for effect in effects]
+        options = []
+        for held, placement, effect, terms in zip(
+            sets, placements, effects, self._terms(at, sets, view.now_s, longer_s), strict=True
+        ):
+            own_gpu_s = (effect.slowdown - 1.0) * seconds * job.gpus
+            machines_gpu_s, opened, longer, holes = terms
+            price = Price(
+                held, own_gpu_s, effect.others_gpu_s, opened, longer, holes, effect.slowdown, effect.slowed
+            )
+            options.append((Priced(placement, effect, own_gpu_s, machines_gpu_s), price))
+        return options
 
     def _ranks(self, job: Job, held: Held, view: Snapshot) -> tuple[int, ...]:
         """Return the machine of each rank: those that exchange most share one, or a rack."""
@@ -207,12 +212,14 @@ class Placing:
         return mapped_in_racks(job, view.cluster, dict(held))
 
     def _terms(
-        self, at: "ClusterArrays", held: Held, now_s: float, seconds: float
-    ) -> tuple[float, float, float, float]:
-        """Return what machines cost, and of that: idle ones, longer use, and holes."""
-        trial, used = self.room.trial, len(held)
-        trial.machines[:used], trial.gpus[:used] = zip(*held, strict=True)
-        return self._kernel.set_terms(at, trial, used, now_s, seconds)
+        self, at: "ClusterArrays", sets: Sequence[Held], now_s: float, seconds: Sequence[float]
+    ) -> list[list[float]]:
+        """Return what sets of machines cost for so long, and of that: idle ones, longer use, and holes."""
+        terms = np.empty((len(sets), 4))
+        chosen = np.array([pair for held in sets for pair in held], np.int64).reshape(-1, 2)
+        past = np.array([*accumulate(map(len, sets))], np.int64)
+        self._sets_kernel.set_terms(at, chosen, past, now_s, np.array(seconds), terms)
+        return terms.tolist()
 
 
 def _even(held: Held, per_machine: int, gpus: int) -> Held:

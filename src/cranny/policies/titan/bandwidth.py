@@ -73,7 +73,7 @@ class Bandwidth:
         """Return a link that the placement would overload in some phase, or None if it meets the constraint."""
         if machines.count(machines[0]) == len(machines):
             return None
-        distinct, links, costs = footprint(view.cluster, job, machines)
+        distinct, links, costs, _ = footprint(view.cluster, job, machines)
         # Most placements are far from any limit: compare the largest peak with the narrowest link first.
         most = max([each.peak * k_bytes for each, k_bytes in costs])
         if most <= self.limit_bytes(view.least_free_gbps(links)):
