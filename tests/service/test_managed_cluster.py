@@ -1,6 +1,7 @@
 """A service on a cluster that changes, below a manager that has jobs of its own."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -375,3 +376,43 @@ def test_a_service_that_only_recommends_sees_what_the_manager_does(tmp_path: Pat
     read()
     assert scheduler.find(external).status == "done"
     driver.store.close()
+
+
+def test_a_job_that_fits_the_cluster_no_more_is_set_aside_and_blocks_no_queue(tmp_path: Path) -> None:
+    driver = ManagedDriver(tmp_path, {"a1": 4, "a2": 4, "b1": 4}, {"name": "titan", "order": "fifo"})
+    first, large, small = (driver.manager.submit("bob", gpus, 50.0) for gpus in (12, 12, 4))
+    driver.read()
+    assert [driver.scheduler.find(each).status for each in (first, large, small)] == [
+        "running",
+        "waiting",
+        "waiting",
+    ]
+    driver.manager.leave("b1")
+    driver.read()
+    driver.pass_time(60.0)
+    driver.read()
+    driver.read()  # the machine is no longer kept for the job that has ended
+    assert driver.scheduler.find(small).status == "running"
+    found = driver.reconciler.take(driver.manager.read(), driver.now_s, driver.now_s)
+    assert found.refused == {large: "gpus: needs 12 GPUs, the cluster has 8"}
+    driver.manager.join(Machine("b1", 4), "rack-b")
+    for _ in range(2):  # the first one was lost with the machine, and goes before
+        driver.read()
+        driver.pass_time(60.0)
+    driver.read()
+    assert driver.scheduler.find(large).status == "running"
+    driver.check()
+    driver.store.close()
+
+
+def test_a_partition_that_vanishes_still_restricts_its_jobs(driver: ManagedDriver) -> None:
+    """They are set aside with the reason, not placed anywhere."""
+    with_night = replace(driver.manager.read().cluster, partitions={"night": (2,)})
+    external = driver.manager.submit("bob", 4, 50.0, constraints={"partition": "night"})
+    driver.manager.start_other("eve", {"b1": 4}, 50.0)
+    waiting = driver.manager.read()
+    driver.read(replace(waiting, cluster=with_night))
+    assert driver.scheduler.find(external).status == "waiting"
+    found = driver.reconciler.take(waiting, driver.now_s, driver.now_s)
+    assert "unknown partition 'night'" in found.refused[external]
+    assert driver.scheduler.find(external).status == "cancelled"

@@ -52,5 +52,7 @@ def test_jobs_opt_in_by_comment_feature_or_partition(with_lua: RealSlurm, tmp_pa
     with_lua.comes_to(driver.backend.external_id("job-0"), "RUNNING", "COMPLETED")
     driver.source.show({placed[0]: "waits for 3 GPUs of node1", placed[1]: "is not overwritten"})
     assert "AdminComment=cranny | waits for 3 GPUs of node1" in with_lua.call("scontrol", "show", "job", placed[0])
+    columns = with_lua.call("squeue", "-h", "-j", placed[0], "-O", "reason:12,admin_comment:60")
+    assert columns.split("cranny", 1)[1].strip() == "| waits for 3 GPUs of node1"  # as docs/use/slurm.md says
     assert "ranks=node2" in with_lua.call("scontrol", "show", "job", placed[1])
     assert driver.waiting() == [placed[0], *placed[2:]]

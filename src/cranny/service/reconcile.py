@@ -130,9 +130,10 @@ class Reconciler:
     def _take_waiting(self, reading: ClusterReading, asked_s: float, now_s: float) -> None:
         """Submit jobs that the manager wants placed, and withdraw those that it no longer does."""
         records = self._scheduler.records
-        if records.layouts != self._layouts:  # they might fit this cluster
-            self._refused, self._layouts = {}, records.layouts
         wanted = {each.id: each for each in reading.waiting}
+        if records.layouts != self._layouts:  # others might fit this cluster
+            self._refused, self._layouts = {}, records.layouts
+            self._set_aside(wanted, reading, now_s)
         for external, job_id in list(records.externals.items()):
             record = records.jobs[job_id]
             if record.status != "waiting" or record.external_spec is None or record.waits_since_s >= asked_s:
@@ -151,6 +152,19 @@ class Reconciler:
         for each in new[:MAX_NEW]:
             self._submit(each, now_s)
         self._refused = {external: why for external, why in self._refused.items() if external in wanted}
+
+    def _set_aside(self, wanted: Mapping[str, ExternalJob], reading: ClusterReading, now_s: float) -> None:
+        """Refuse waiting jobs that could never start on this cluster: they would block the queue."""
+        records = self._scheduler.records
+        for external, job in wanted.items():
+            record = _waiting(records.jobs.get(records.externals.get(external, "")))
+            if record is None or record.external_spec is None:
+                continue
+            try:
+                self._scheduler.check(record.spec, record.id, record.user, now_s, external=True)
+            except InputError as error:
+                self._withdraw(record, reading, now_s)
+                self._refused[external] = job.spec, str(error)
 
     def _submit(self, job: ExternalJob, now_s: float) -> None:
         """Submit a job of the manager; one that could never start is refused until it, or the cluster, changes."""

@@ -65,9 +65,15 @@ class SlurmChecks:
     def _config(self) -> dict[str, str]:
         return dict(_SETTING.findall(self._configuration))
 
-    @cached_property
+    @property
     def _configuration(self) -> str:
-        return self.commands.call("scontrol", "show", "config")
+        return self._timed_configuration[1]
+
+    @cached_property
+    def _timed_configuration(self) -> tuple[float, str, float]:
+        """What slurmctld has read, with the time that it says it is, and when it was asked and had answered."""
+        asked_s = self.now_s()
+        return asked_s, self.commands.call("scontrol", "show", "config"), self.now_s()
 
     @cached_property
     def _nodes(self) -> dict[str, SlurmNode]:
@@ -117,10 +123,8 @@ class SlurmChecks:
         )
 
     def _clock(self) -> Iterator[CheckResult]:
-        asked_s = self.now_s()
-        asked = self.commands.call("scontrol", "show", "config")
-        answered_s = self.now_s()
-        found = re.search(r"Configuration data as of (\S+)", asked)
+        asked_s, printed, answered_s = self._timed_configuration
+        found = re.search(r"Configuration data as of (\S+)", printed)
         if found is None:
             yield CheckResult("note", "clock", "slurmctld does not say what time it is")
             return
