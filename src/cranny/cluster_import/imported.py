@@ -1,5 +1,6 @@
 """What an import finds, whatever it reads: machines, switches above them, and what a person should know."""
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,11 +27,17 @@ class FoundMachine(NamedTuple):
     partitions: tuple[str, ...] = ()
     remark: str = ""  # what the file says beside it
     part_of: str = ""  # the node that this is only some of the GPUs of
+    resources: Mapping[str, int] = {}  # beside GPUs
+    features: frozenset[str] = frozenset()
 
     @property
     def node(self) -> str:
         """What the source calls it."""
         return self.part_of or self.name
+
+    def machine(self) -> Machine:
+        """Return it as a machine of a cluster."""
+        return Machine(self.name, self.gpus, self.gpu_type, self.resources, self.features)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +76,12 @@ def assemble(
     tree: FoundSwitch | None = None,
     notes: Iterable[str] = (),
     link_gbps: float = 100.0,
+    links: Cluster | None = None,
 ) -> ImportedCluster:
-    """Put machines below their switches; those that no switch has are right below the topmost."""
+    """Put machines below their switches; those that no switch has are right below the topmost.
+
+    What `links` has of the same name has the speed that it has there.
+    """
     if not machines:
         said = "; ".join(note.rstrip(".") for note in notes)
         raise InputError(f"{source}: no machine with GPUs was found" + (f" ({said})" if said else ""))
@@ -85,27 +96,33 @@ def assemble(
         names.add(machine.name)
         on_node.setdefault(machine.node, []).append(machine)
     remarks = {each.name: each.remark for each in machines if each.remark}
+    speeds = {} if links is None else dict(zip(links.node_names, links.uplink_gbps, strict=True))
+    pats = {} if links is None else dict(zip(links.node_names, links.pat_gbps, strict=True))
     placed: set[str] = set()
 
     def built(switch: FoundSwitch) -> Switch | None:
         below: list[Machine | Switch] = []
         for node in switch.machines:
             placed.add(node)
-            below += [Machine(each.name, each.gpus, each.gpu_type) for each in on_node.get(node, ())]
+            below += [each.machine() for each in on_node.get(node, ())]
         below += [made for inner in switch.switches if (made := built(inner)) is not None]
         if not below:
             return None
         remarks[switch.name] = f"{ASSUMED}; {switch.remark}" if switch.remark else ASSUMED
-        return Switch(switch.name, tuple(below), tuple(map(uplink_gbps, below)))
+        return Switch(switch.name, tuple(below), tuple(map(uplink_gbps, below)), pats.get(switch.name))
 
     def uplink_gbps(node: Machine | Switch) -> float:
+        known = speeds.get(node.name)
+        if known is not None and not math.isinf(known):
+            return known
         return link_gbps if isinstance(node, Machine) else sum(node.uplinks_gbps)
 
     root = built(tree) if tree is not None else None
-    left = [Machine(each.name, each.gpus, each.gpu_type) for each in machines if each.node not in placed]
+    left = [each.machine() for each in machines if each.node not in placed]
     if left:
         children: tuple[Machine | Switch, ...] = (*left, *(root.children if root is not None else ()))
-        root = Switch(root.name if root is not None else TOP, children, tuple(map(uplink_gbps, children)))
+        top = root.name if root is not None else TOP
+        root = Switch(top, children, tuple(map(uplink_gbps, children)), pats.get(top))
     if root is None:
         raise InputError(f"{source}: no machine with GPUs was found")
     partitions: dict[str, list[str]] = {}
@@ -113,7 +130,7 @@ def assemble(
         for partition in each.partitions:
             partitions.setdefault(partition, []).append(each.name)
     remarks.pop(root.name, None)  # it has no uplink
-    laid_out = Cluster.of(Switch(name, root.children, root.uplinks_gbps), partitions)
+    laid_out = Cluster.of(Switch(name, root.children, root.uplinks_gbps, root.pat_gbps), partitions)
     return ImportedCluster(laid_out, source, tuple(notes), remarks)
 
 

@@ -1,16 +1,16 @@
 """Nodes as `sinfo --json` (22.05) or `scontrol show nodes --json` has them, and the switches above them."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from cranny.backends.protocol import BackendError
 from cranny.backends.slurm.slurm_values import count, objects, states, text, words
 from cranny.cluster_import.gres import read_gres
-from cranny.cluster_import.imported import TOP, FoundSwitch, in_order
+from cranny.cluster_import.imported import FoundMachine, FoundSwitch, assemble, in_order
 from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
-from cranny.model.topology_spec import Machine, Switch
+from cranny.model.topology_spec import Machine
 
 LINK_GBPS = 100.0
 ABSENT = frozenset({"FUTURE"})
@@ -92,41 +92,20 @@ def cluster_of(
     """Put nodes below their switches, with the speeds that `links` has for those of the same names."""
     if not nodes:
         raise BackendError("Slurm has no node with GPUs: check GresTypes and Gres in slurm.conf")
-    speeds = {} if links is None else dict(zip(links.node_names, links.uplink_gbps, strict=True))
-    pats = {} if links is None else dict(zip(links.node_names, links.pat_gbps, strict=True))
-    placed: set[str] = set()
-
-    def gbps(node: Machine | Switch) -> float:
-        known = speeds.get(node.name)
-        if known is not None and known != float("inf"):
-            return known
-        return LINK_GBPS if isinstance(node, Machine) else sum(node.uplinks_gbps)
-
-    def switch(called: str, below: Iterable[Machine | Switch]) -> Switch:
-        children = tuple(below)
-        return Switch(called, children, tuple(map(gbps, children)), pats.get(called))
-
-    def built(found: FoundSwitch) -> Switch | None:
-        below: list[Machine | Switch] = [
-            nodes[each].machine for each in found.machines if each in nodes and each not in placed
-        ]
-        placed.update(found.machines)
-        below += [made for inner in found.switches if (made := built(inner)) is not None]
-        return switch(found.name, below) if below else None
-
-    root = None if tree is None else built(tree)
-    left = sorted(
-        (node.machine for key, node in nodes.items() if key not in placed), key=lambda each: in_order(each.name)
-    )
-    if left:
-        root = switch(TOP if root is None else root.name, (*left, *(() if root is None else root.children)))
-    if root is None:
-        raise BackendError("Slurm has no node with GPUs")
-    partitions: dict[str, list[str]] = {}
-    for key, node in nodes.items():
-        for partition in node.partitions:
-            partitions.setdefault(partition, []).append(key)
-    return Cluster.of(Switch(name, root.children, root.uplinks_gbps, root.pat_gbps), partitions)
+    found = [
+        FoundMachine(
+            *(machine.name, machine.gpus, machine.gpu_type, node.partitions),
+            resources=machine.resources,
+            features=machine.features,
+        )
+        for node in nodes.values()
+        for machine in (node.machine,)
+    ]
+    found.sort(key=lambda machine: in_order(machine.name))
+    try:
+        return assemble(name, "Slurm", found, tree, link_gbps=LINK_GBPS, links=links).cluster
+    except InputError as error:
+        raise BackendError(str(error)) from None
 
 
 def cluster_name(configuration: str) -> str:
