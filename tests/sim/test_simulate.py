@@ -528,7 +528,7 @@ def test_every_job_ends_up_somewhere_and_every_gpu_with_one_job_at_a_time(name: 
         {"population": 20, "generations": 10} if name.startswith("pollux") else {}
     )  # how good it is tested elsewhere
 
-    @settings(max_examples=12)
+    @settings(max_examples=examples(12))
     @given(logs())
     def run(jobs: list[Job]) -> None:
         if all(each.gpus > FOUR.gpus for each in jobs):
