@@ -119,12 +119,12 @@ class Jobs(Sequence[Job]):
         elastic = ("speeds", "least_gpus", "most_gpus")
         return all(name not in self._frame.columns or self._frame[name].count() == 0 for name in elastic)
 
-    def _filled(self, name: str, default: Any, start: int = 0, rows: int | None = None) -> pl.Series:
+    def _filled(self, name: str, default: Any) -> pl.Series:
         """Return a column with `default` where it is empty, or all `default` where there is none."""
         if name not in self._frame.columns:
             dtype = SCHEMA.get(name) or LOGGED[name]
-            return pl.repeat(default, len(self) if rows is None else rows, dtype=dtype, eager=True)
-        column = self._frame[name].slice(start, rows)
+            return pl.repeat(default, len(self), dtype=dtype, eager=True)
+        column = self._frame[name]
         return column if default is None else column.fill_null(default)
 
     def _fields(self, start: int, most: int) -> Fields:
@@ -134,7 +134,8 @@ class Jobs(Sequence[Job]):
         def part(name: str, default: object = None) -> list[Any]:
             if name not in self._frame.columns:
                 return [default] * rows
-            return self._filled(name, default, start, rows).to_list()
+            values = self._frame[name].slice(start, rows).to_list()
+            return values if default is None else [default if value is None else value for value in values]
 
         model = [self._drawn_from[draw] for draw in self._draws[start : start + rows].tolist()]
         if "model" in self._frame.columns:
