@@ -26,7 +26,8 @@ LOG = pl.DataFrame(
 
 
 def jobs(*wait_s: float) -> pl.DataFrame:
-    made = LOG.select("job_id", "gpus", "duration_s").with_columns(wait_s=pl.Series(wait_s))
+    made = LOG.with_row_index("row").select("row", "job_id", "gpus", "duration_s")
+    made = made.with_columns(wait_s=pl.Series(wait_s))
     return made.with_columns(jct_s=pl.col("wait_s") + pl.col("duration_s"))
 
 
@@ -44,7 +45,7 @@ def rows(frame: pl.DataFrame, **where: Any) -> list[dict[str, Any]]:
 
 def test_jobs_are_grouped_by_what_the_log_says() -> None:
     label = labels(LOG)
-    assert label.columns == ["job_id", "user", "size"]  # a column without a value says nothing
+    assert label.columns == ["user", "size"]  # a column without a value says nothing
     assert label["size"].to_list() == ["1", "8", "2-7", "64+"]
     assert label["user"].to_list() == ["ann", "bob", "ann", "(none)"]
 
@@ -52,11 +53,11 @@ def test_jobs_are_grouped_by_what_the_log_says() -> None:
 def test_a_tenant_that_is_the_partition_is_shown_once() -> None:
     parted = LOG.with_columns(partition=pl.Series(["p", "q", "p", "q"]))
     same = parted.with_columns(tenant="partition")
-    assert labels(same).columns == ["job_id", "user", "partition", "size"]
+    assert labels(same).columns == ["user", "partition", "size"]
     other = parted.with_columns(tenant=pl.Series(["p", "q", "q", "q"]))
-    assert labels(other).columns == ["job_id", "user", "tenant", "partition", "size"]
+    assert labels(other).columns == ["user", "tenant", "partition", "size"]
     alone = LOG.with_columns(tenant="user").drop("user")
-    assert labels(alone).columns == ["job_id", "tenant", "size"]
+    assert labels(alone).columns == ["tenant", "size"]
 
 
 def test_a_policy_is_credited_with_its_difference_to_the_replay_in_each_group() -> None:
@@ -103,11 +104,14 @@ def test_who_gains_and_loses_is_counted_job_by_job() -> None:
 
 
 def test_only_jobs_of_all_cases_are_compared() -> None:
-    found = same_jobs({"was": WAS.head(3), "then": THEN}, LOG.filter(pl.col("job_id") != "a"))
-    assert {name: each["job_id"].to_list() for name, each in found.items()} == {
-        "was": ["b", "c"],
-        "then": ["b", "c"],
+    cases = {"was": WAS.head(3).drop("row"), "then": THEN.drop("row").reverse(), "again": THEN.drop("row")}
+    found = same_jobs(cases, LOG, LOG.filter(pl.col("job_id") != "a"))
+    assert {name: each["row"].to_list() for name, each in found.items()} == {
+        "was": [1, 2],
+        "then": [2, 1],
+        "again": [1, 2],
     }
+    assert found["then"]["wait_s"].to_list() == [600, 1200]
 
 
 # Machine 0 has 8 GPUs: a holds 2 of them from 0 to 2 h, b holds 4 from 1 to 2 h. c holds one GPU on each of two

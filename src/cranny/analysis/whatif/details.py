@@ -167,11 +167,11 @@ def details(
         for name, result in by_name.items()
         if result.runs.height
     }
-    jobs = same_jobs({name: case_jobs(result) for name, result in by_name.items()}, counted_jobs(trace))
+    done = {name: case_jobs(result) for name, result in by_name.items()}
+    jobs = same_jobs(done, trace.frame, counted_jobs(trace))
     label = labels(trace.frame)
     against = next(name for name in (scheduler, was, *by_name) if name in by_name)
     blamed = was if was in costs else against if against in costs else next(iter(costs))
-    blamed_jobs = case_jobs(by_name[blamed])
     groups = waits_by_group(jobs, label)
     replayed = was in by_name and scheduler in by_name
     return AnswerDetails(
@@ -185,7 +185,7 @@ def details(
         groups=groups,
         changes=changes_by_group(jobs, label, against),
         credited=credited_by_group(groups, was, scheduler) if replayed else pl.DataFrame(),
-        problems=problem_jobs(by_name[blamed].runs, blamed_jobs, trace.frame, machines, window),
+        problems=problem_jobs(by_name[blamed].runs, done[blamed], trace.frame, machines, window),
         problems_of=blamed,
         notes=_price_notes(prices, results[0], trace),
     )

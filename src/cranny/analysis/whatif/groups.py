@@ -1,8 +1,13 @@
-"""Waits by user, account, partition, type of GPU and size of job: who gains, and who loses."""
+"""Waits by user, account, partition, type of GPU and size of job: who gains, and who loses.
+
+Jobs of cases are known by their row in the log, so that what belongs to a job is found without its name.
+"""
 
 from collections.abc import Mapping
 
+import numpy as np
 import polars as pl
+from polars.dataframe.group_by import GroupBy
 
 from cranny.analysis.whatif.headroom import HOUR_S
 from cranny.analysis.whatif.waits import done_jobs, size_of_job
@@ -12,10 +17,13 @@ from cranny.sim.result import Result
 TENANT = "tenant"  # what readers call the partition, account or namespace where a log has no tenants
 BY = ("user", "account", TENANT, "partition", "queue", "qos", "gpu_type", "size")
 NO_NAME = "(none)"
+ROW = "row"
+COMPARED = ("gpus", "duration_s", "wait_s", "jct_s")
 CLEAR_S = 60.0  # a wait that differs by less is the same to a person
 CLEAR = 0.05  # or by less than this share of the longer one
 
-JobsOf = Mapping[str, pl.DataFrame]  # by case: job_id, gpus, duration_s, wait_s, jct_s, of the same jobs each
+# By case: row (of the log), gpus, duration_s, wait_s, jct_s, of the same jobs each.
+JobsOf = Mapping[str, pl.DataFrame]
 
 
 def case_jobs(result: Result) -> pl.DataFrame:
@@ -25,55 +33,80 @@ def case_jobs(result: Result) -> pl.DataFrame:
 
 
 def labels(jobs: pl.DataFrame) -> pl.DataFrame:
-    """Return for each job of a log what it can be grouped by: those columns that say something, and its size."""
+    """Return for each row of a log what it can be grouped by: those columns that say something, and its size."""
     known = [name for name in BY if name in jobs.columns and jobs[name].count()]
     others = [name for name in known if name != TENANT]
     if TENANT in known and any(jobs[TENANT].equals(jobs[name]) for name in others):
         known = others
     named = (pl.col(name).cast(pl.String).fill_null(NO_NAME) for name in known)
-    return jobs.select("job_id", *named, size_of_job())
+    return jobs.select(each.cast(pl.Categorical) for each in (*named, size_of_job()))
 
 
-def same_jobs(jobs: JobsOf, counted: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """Keep of each case the jobs that all cases and `counted` have, with known waits, and what groups need."""
-    common = counted.select("job_id")
-    for each in (each.filter(pl.col("wait_s").is_not_null()) for each in jobs.values()):
-        common = common.join(each, on="job_id", how="semi")
-    columns = ("job_id", "gpus", "duration_s", "wait_s", "jct_s")
-    return {name: each.select(columns).join(common, on="job_id", how="semi") for name, each in jobs.items()}
+def same_jobs(
+    jobs: Mapping[str, pl.DataFrame], log: pl.DataFrame, counted: pl.DataFrame
+) -> dict[str, pl.DataFrame]:
+    """Keep of each case the jobs that all cases and `counted` have, with known waits, and what groups need.
+
+    `log` has all jobs, and their order makes their rows.
+    """
+    ids = log.select("job_id").with_row_index(ROW)
+    numbered: dict[int, pl.DataFrame] = {}  # by frame, which two cases may share
+    is_common = np.ones(log.height, dtype=np.bool_)
+    for each in (counted, *jobs.values()):
+        if id(each) not in numbered:
+            known = each.select(name for name in ("job_id", *COMPARED) if name in each.columns)
+            known = known.filter(pl.col("wait_s").is_not_null()) if "wait_s" in known.columns else known
+            numbered[id(each)] = known.join(ids, on="job_id", maintain_order="left").drop("job_id")
+            is_there = np.zeros(log.height, dtype=np.bool_)
+            is_there[numbered[id(each)][ROW].to_numpy()] = True
+            is_common &= is_there
+    kept = {at: each.filter(is_common[each[ROW].to_numpy()]) for at, each in numbered.items()}
+    return {name: kept[id(each)] for name, each in jobs.items()}
 
 
 def waits_by_group(jobs: JobsOf, label: pl.DataFrame) -> pl.DataFrame:
     """Return a row for each case, way to group and group: jobs, GPU-hours, waits and JCT; most GPU-hours first."""
     found = []
     for name, each in jobs.items():
-        labelled = each.join(label, on="job_id")
-        for by in label.columns[1:]:
-            stats = labelled.group_by(pl.col(by).alias("group")).agg(
+        for by in label.columns:
+            stats = _grouped(each, label[by]).agg(
                 jobs=pl.len(),
                 gpu_hours=(pl.col("gpus") * pl.col("duration_s")).sum() / HOUR_S,
                 mean_wait_s=pl.col("wait_s").mean(),
                 p95_wait_s=pl.col("wait_s").quantile(0.95, "linear"),
                 mean_jct_s=pl.col("jct_s").mean(),
             )
-            ordered = stats.sort(["gpu_hours", "group"], descending=[True, False])
+            ordered = _named(stats).sort(["gpu_hours", "group"], descending=[True, False])
             found.append(ordered.select(pl.lit(name).alias("case"), pl.lit(by).alias("by"), pl.all()))
     return pl.concat(found)
+
+
+def _grouped(jobs: pl.DataFrame, group: pl.Series) -> GroupBy:
+    """Group jobs by what a column of `labels` says of their rows."""
+    return jobs.with_columns(group.gather(jobs[ROW]).alias("group")).group_by("group")
+
+
+def _named(stats: pl.DataFrame) -> pl.DataFrame:
+    """Return groups by their names, whose order is that of the alphabet."""
+    return stats.with_columns(pl.col("group").cast(pl.String))
 
 
 def changes_by_group(jobs: JobsOf, label: pl.DataFrame, against: str) -> pl.DataFrame:
     """Return for each case and group how many jobs wait clearly less and more than in the case `against`."""
     found = []
-    before = jobs[against].select("job_id", "gpus", "duration_s", pl.col("wait_s").alias("before_s"))
+    before = jobs[against].select(ROW, "gpus", "duration_s", pl.col("wait_s").alias("before_s"))
+    place = np.zeros(label.height, dtype=np.int64)  # of each row there
+    place[before[ROW].to_numpy()] = np.arange(before.height)
+    everything = pl.Series("all", ["all"], dtype=pl.Categorical).new_from_index(0, label.height)
     change = pl.col("wait_s") - pl.col("before_s")
     clear = pl.max_horizontal(pl.lit(CLEAR_S), CLEAR * pl.max_horizontal("wait_s", "before_s"))
     for name, each in jobs.items():
         if name == against:
             continue
-        labelled = each.select("job_id", "wait_s").join(before, on="job_id").join(label, on="job_id")
-        labelled = labelled.with_columns(pl.lit("all").alias("all"))
-        for by in ("all", *label.columns[1:]):
-            stats = labelled.group_by(pl.col(by).alias("group")).agg(
+        both = before[place[each[ROW].to_numpy()]].with_columns(each["wait_s"])
+        for group in (everything, *label):
+            by = group.name
+            stats = _grouped(both, group).agg(
                 jobs=pl.len(),
                 gpu_hours=(pl.col("gpus") * pl.col("duration_s")).sum() / HOUR_S,
                 sooner=(change < -clear).sum(),
@@ -82,7 +115,7 @@ def changes_by_group(jobs: JobsOf, label: pl.DataFrame, against: str) -> pl.Data
                 mean_wait_s=pl.col("wait_s").mean(),
                 mean_change_s=change.mean(),
             )
-            ordered = stats.sort(["mean_change_s", "group"], descending=[True, False])
+            ordered = _named(stats).sort(["mean_change_s", "group"], descending=[True, False])
             found.append(
                 ordered.select(
                     pl.lit(name).alias("case"),

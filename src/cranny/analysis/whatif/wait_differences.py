@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from cranny.analysis.whatif.groups import JobsOf
+from cranny.analysis.whatif.groups import ROW, JobsOf
 from cranny.analysis.whatif.resampling import Interval, block_edges_s, block_length_s, interval_of_mean
 from cranny.model.arrays import Floats
 from cranny.traces.inspect import Window
@@ -53,16 +53,15 @@ class BlockWaits:
 
 
 def block_waits(jobs: JobsOf, submitted: pl.DataFrame, window: Window, seed: int) -> BlockWaits:
-    """Add up waits; `submitted` has job_id and submit_s of all jobs."""
+    """Add up waits; `submitted` has submit_s of all rows of the log."""
     length_s = block_length_s(window)
     edges_s = block_edges_s(window, length_s or window[1] - window[0])
-    rows = submitted.select("job_id", "submit_s")
-    for name, each in jobs.items():
-        rows = rows.join(each.select("job_id", pl.col("wait_s").alias(f"wait of {name}")), on="job_id")
-    block = np.clip(np.searchsorted(edges_s, rows["submit_s"].to_numpy(), side="right") - 1, 0, edges_s.size - 2)
+    rows = np.sort(next(iter(jobs.values()))[ROW].to_numpy())  # the same in all cases
+    submit_s = submitted["submit_s"].to_numpy()[rows]
+    block = np.clip(np.searchsorted(edges_s, submit_s, side="right") - 1, 0, edges_s.size - 2)
 
     def summed(weights: Floats | None = None) -> Floats:
         return np.bincount(block, weights=weights, minlength=edges_s.size - 1).astype(np.float64)
 
-    waits = {name: summed(rows[f"wait of {name}"].to_numpy()) for name in jobs}
+    waits = {name: summed(each.sort(ROW)["wait_s"].to_numpy()) for name, each in jobs.items()}
     return BlockWaits(summed(), waits, length_s is not None, seed)

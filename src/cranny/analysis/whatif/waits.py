@@ -45,7 +45,8 @@ class Waits:
 
 def done_jobs(result: Result) -> pl.DataFrame:
     """Return the jobs that are done; of one that was stopped, also the wait to go on is part of its `wait_s`."""
-    done = result.jobs.filter(pl.col("status") == DONE)
+    is_done = result.jobs["status"] == DONE
+    done = result.jobs if is_done.all() else result.jobs.filter(is_done)
     stopped = done.filter(pl.col("restarts") > 0).select("job_id")
     if stopped.is_empty():
         return done

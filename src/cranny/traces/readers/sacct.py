@@ -15,6 +15,7 @@ from cranny.model.errors import InputError
 from cranny.model.profile import ModelProfile
 from cranny.traces.readers import slurm_rows, timestamps
 from cranny.traces.readers.delimited import DelimitedFormat, first_fields
+from cranny.traces.readers.distinct import of_distinct
 from cranny.traces.readers.log_mapping import Columns, LogMapping, life, number, text
 from cranny.traces.readers.slurm_rows import LATER, PARTS, REPEATED, STEP
 from cranny.traces.schema import RowRule, missing
@@ -52,9 +53,12 @@ def log(names: Sequence[str], _: Mapping[str, ModelProfile], file: str, zone: st
     lasts, limit = _first(names, "ElapsedRaw", "Elapsed"), _first(names, "TimelimitRaw", "Timelimit")
     columns: Columns = {
         "job_id": ids[0],
-        "gpus": pl.coalesce(_gpus(given, name) for name, given in _first_given(tells_gpus).items()),
-        "gpu_type": pl.coalesce(_gpu_type(name) for name in tells_gpus),
-        PARTS: _parts(tells_gpus),
+        "gpus": pl.coalesce(
+            of_distinct(given, partial(_gpus, name=name), pl.Float64())
+            for name, given in _first_given(tells_gpus).items()
+        ),
+        "gpu_type": pl.coalesce(of_distinct(text(name), _gpu_type, pl.String()) for name in tells_gpus),
+        PARTS: of_distinct(pl.coalesce(text(name) for name in tells_gpus), _parts, pl.String()),
         **_times(names, zone),
     }
     called = {"submit_s": "Submit", "start_s": "Start", "end_s": "End", "gpus": tells_gpus[0]}
@@ -67,7 +71,11 @@ def log(names: Sequence[str], _: Mapping[str, ModelProfile], file: str, zone: st
         columns["ran_on"] = pl.when(_assigned()).then(pl.col("NodeList"))
     if limit:
         # A limit may be "UNLIMITED" or "Partition_Limit", which is none that we know.
-        columns["limit_s"] = number(limit) * 60 if limit.endswith("Raw") else timestamps.limit_s(pl.col(limit))
+        columns["limit_s"] = (
+            number(limit) * 60
+            if limit.endswith("Raw")
+            else of_distinct(pl.col(limit), timestamps.limit_s, pl.Float64())
+        )
     clock = OWN_CLOCK if zone is None else zone
     after = partial(_after, allocated="AllocTRES" in names)
     further = _further(names)
@@ -162,15 +170,14 @@ def _gpus(given: pl.Expr, name: str) -> pl.Expr:
     return pl.when(given.is_not_null()).then(found)
 
 
-def _gpu_type(name: str) -> pl.Expr:
+def _gpu_type(given: pl.Expr) -> pl.Expr:
     """Take the type of GPU that a field names; none if it names several."""
     named = r"gpu:([^:=,]+)[:=]\d"
-    return pl.when(text(name).str.count_matches(named) == 1).then(text(name).str.extract(named))
+    return pl.when(given.str.count_matches(named) == 1).then(given.str.extract(named))
 
 
-def _parts(names: Sequence[str]) -> pl.Expr:
-    """Take the first field that is given if it names MIG instances, or shards and no GPU."""
-    given = pl.coalesce(text(name) for name in names)
+def _parts(given: pl.Expr) -> pl.Expr:
+    """Take a field if it names MIG instances, or shards and no GPU."""
     # Most rows name no parts, and looking for a plain text is quick.
     likely = pl.when(given.str.contains_any(["g.", "shard"])).then(given)
     parts = likely.str.contains(r"gpu:[^=,]*\dg\.\d+gb")
