@@ -19,7 +19,6 @@ from cranny.analysis.whatif.prices import PriceClock, Prices, price_clock
 from cranny.analysis.whatif.problem_jobs import problem_jobs
 from cranny.analysis.whatif.resampling import DAY_S, Interval
 from cranny.analysis.whatif.savings import Savings, savings
-from cranny.analysis.whatif.skipped_presence import Presence
 from cranny.analysis.whatif.wait_differences import BlockWaits, WaitDifference, block_waits
 from cranny.analysis.whatif.waits import counted_jobs
 from cranny.model.cluster import Machine
@@ -153,17 +152,20 @@ def details(
     window: Window,
     prices: Prices,
     seed: int,
-    presence: Presence,
+    idle: Mapping[str, pl.DataFrame],
     scheduler: str = "",
     why_no_replay: str = "",
 ) -> AnswerDetails:
-    """Measure the cases of a what-if; `was` names the log itself, `scheduler` a replay of its scheduler."""
+    """Measure the cases of a what-if; `was` names the log itself, `scheduler` a replay of its scheduler.
+
+    `idle` has the stretches in which machines of each case were idle.
+    """
     named = {str(result.settings["policy"]): result for result in results}
     by_name = {name: named[name] for name in dict.fromkeys([was, scheduler, *named]) if name in named}
     machines = results[0].cluster.machines
     clock = price_clock(window, trace.zero_epoch_s, prices.zone)
     costs = {
-        name: machine_cost(result.runs, machines, prices, clock, window, presence.beside(log=name == was))
+        name: machine_cost(result.runs, machines, prices, clock, window, idle[name])
         for name, result in by_name.items()
         if result.runs.height
     }

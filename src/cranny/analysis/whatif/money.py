@@ -90,11 +90,11 @@ def machine_cost(
     prices: Prices,
     clock: PriceClock,
     window: Window,
-    beside: pl.DataFrame | None = None,
+    idle: pl.DataFrame | None = None,
 ) -> MachineCost:
     """Add up what machines cost in the window while jobs hold GPUs as `runs` says.
 
-    In the stretches `beside` them a machine is in use and stays on, though none of its GPUs is held.
+    The stretches in which machines are `idle` are those without runs, unless something else used them.
     """
     edges_s = block_edges_s(window, WEEK_S)
     rates = _Rates(machines, prices, clock)
@@ -112,7 +112,8 @@ def machine_cost(
 
     kwh = 1.0 / HOUR_S / 1000
     idle_gpu_kwh = of_runs(lambda machine, start, end: rates.idle_watts[machine] * (end - start) * kwh)
-    off = _switched_off(idle_stretches(runs, len(machines), window, beside), prices, rates, edges_s)
+    idle = idle_stretches(runs, len(machines), window) if idle is None else idle
+    off = _switched_off(idle, prices, rates, edges_s)
     return MachineCost(
         on=of_machines(rates.price),
         busy_energy=of_runs(lambda machine, start, end: rates.busy_watts[machine] * rates.energy(start, end)),

@@ -155,16 +155,16 @@ def answer(
     why_not = why_not or ("" if calibration is not None else NO_MODEL)
     presence, window = Presence.of(trace, cluster, was), measured_time(trace, results)
     kept = presence.kept(cluster, window)
-    replayed = results if calibration is None else [*results, calibration.result]
-    compared = _compared(replayed, logged, trace)
-    shown, jobs = [*replayed], scenarios[0].jobs()
+    shown, jobs = [*results, *(() if calibration is None else [calibration.result])], scenarios[0].jobs()
+    compared = _compared(shown, logged, trace)
     begun = went_on(cluster, held, jobs)
     if logged is not None and isinstance(jobs, Jobs):
         log = LoggedRun(trace, jobs, logged, was)
         shown.append(logged_result(log, cluster, results[0], scenario.price_per_gpu_hour))
     shown = [_without_rates(result, priced=prices is not None) for result in shown]
-    measured = _cases(shown, compared, logged, was, window, presence)
-    cases = _with_large_jobs(measured, shown, logged, window, pool, sizes)
+    idle = _idle(shown, window, presence)
+    cases = _cases(shown, compared, logged, was, window, idle)
+    cases = _with_large_jobs(cases, shown, logged, window, pool, sizes)
     assumed = [
         *_left_to_others(len(trace), policies),
         *assumptions(trace, results, logged, was, next(iter(compared.values())).height, paid, begun),
@@ -180,7 +180,7 @@ def answer(
         warnings=warnings(cluster, trace, results, logged, was, window),
         assumptions=assumed,
         results=[_with_headroom(result, _named(cases, result).headroom) for result in shown],
-        details=details(shown, trace, AS_IT_WAS, window, paid, scenario.seed, presence, REPLAYED, why_not),
+        details=details(shown, trace, AS_IT_WAS, window, paid, scenario.seed, idle, REPLAYED, why_not),
         collectives=_with_collectives(scenarios, collectives, processes, bar),
         as_it_was=was,
         calibration=calibration,
@@ -275,7 +275,7 @@ def _cases(
     logged: LoggedJobs | None,
     was: AsItWas | None,
     window: Window,
-    presence: Presence,
+    idle: Mapping[str, pl.DataFrame],
 ) -> list[WhatIfCase]:
     """Measure the log itself and each replay; all cases are made here."""
     by_name = {str(result.settings["policy"]): result for result in results}
@@ -283,7 +283,7 @@ def _cases(
         name: CaseKind.POLICY for name in by_name if name not in (REPLAYED, AS_IT_WAS)
     }
     cases = [
-        _case(by_name[name], kind, compared, was, window, presence)
+        _case(by_name[name], kind, compared, was, window, idle[name])
         for name, kind in kinds.items()
         if name in by_name
     ]
@@ -292,7 +292,20 @@ def _cases(
     if was is None or not was.is_known:
         left = logged.headroom(results[0].cluster.gpus, window)
         return [WhatIfCase(AS_IT_WAS, CaseKind.LOG, waits(compared[AS_IT_WAS]), left), *cases]
-    return [_case(by_name[AS_IT_WAS], CaseKind.LOG, compared, was, window, presence), *cases]
+    return [_case(by_name[AS_IT_WAS], CaseKind.LOG, compared, was, window, idle[AS_IT_WAS]), *cases]
+
+
+def _idle(results: Sequence[Result], window: Window, presence: Presence) -> dict[str, pl.DataFrame]:
+    """Return by case the stretches in which machines were idle: neither jobs nor skipped ones were there."""
+    found: dict[tuple[int, bool], pl.DataFrame] = {}  # two cases may share a replay
+    keys = {
+        str(each.settings["policy"]): (id(each.runs), each.settings["policy"] == AS_IT_WAS) for each in results
+    }
+    for result, key in zip(results, keys.values(), strict=True):
+        if key not in found:
+            beside = presence.beside(log=key[1])
+            found[key] = idle_stretches(result.runs, len(result.cluster.machines), window, beside)
+    return {name: found[key] for name, key in keys.items()}
 
 
 def _case(
@@ -301,12 +314,10 @@ def _case(
     compared: Mapping[str, pl.DataFrame],
     was: AsItWas | None,
     window: Window,
-    presence: Presence,
+    idle: pl.DataFrame,
 ) -> WhatIfCase:
     """Measure one run, of a replay or of the log itself."""
     name, machines = str(result.settings["policy"]), result.cluster.machines
-    beside = presence.beside(log=kind is CaseKind.LOG)
-    idle = idle_stretches(result.runs, len(machines), window, beside)
     jobs = compared[name].select("job_id", "gpus")
     if was is not None and was.is_known and was.unplaced:  # as long as rows are over the same jobs
         jobs = jobs.join(was.runs.select("job_id").unique(), on="job_id", how="semi")
