@@ -3,9 +3,11 @@
 Nothing is sent to other processes and back, which for a long trace takes more time and memory than its replay.
 """
 
+import ctypes
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from types import TracebackType
@@ -52,7 +54,9 @@ class CallThreads:
         """Call `work` with each of the arguments; yield the number of a call and its result as they end."""
         if min(len(calls), self._threads) <= 1:
             for number, arguments in enumerate(calls):
-                yield number, work(*arguments)
+                result = work(*arguments)
+                _return_memory()
+                yield number, result
             return
         waiting: deque[Call] = deque(enumerate(calls))
         ended: SimpleQueue[Ended] = SimpleQueue()
@@ -72,9 +76,19 @@ class CallThreads:
             except IndexError:
                 return
             try:
-                ended.put((number, work(*arguments), None))
+                result = work(*arguments)
             except BaseException as error:  # noqa: BLE001 - raised where the results are needed
                 ended.put((number, None, error))
+            else:
+                _return_memory()
+                ended.put((number, result, None))
+                del result  # it belongs to the caller now
+
+
+def _return_memory() -> None:
+    """Return freed memory to the system: the C library keeps the arrays of a long replay, hundreds of MB."""
+    with suppress(AttributeError, OSError):  # other C libraries have no such function
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _next(ended: "SimpleQueue[Ended]") -> Ended:

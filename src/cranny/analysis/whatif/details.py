@@ -170,10 +170,10 @@ def details(
         if result.runs.height
     }
     done = {name: case_jobs(result) for name, result in by_name.items()}
-    jobs = same_jobs(done, trace.frame, counted_jobs(trace))
-    label = labels(trace.frame)
     against = next(name for name in (scheduler, was, *by_name) if name in by_name)
     blamed = was if was in costs else against if against in costs else next(iter(costs))
+    problems = problem_jobs(by_name[blamed].runs, done[blamed], trace.frame, machines, window)
+    jobs, label = same_jobs(done, trace.frame, counted_jobs(trace)), labels(trace.frame)
     groups = waits_by_group(jobs, label)
     replayed = was in by_name and scheduler in by_name
     return AnswerDetails(
@@ -187,7 +187,7 @@ def details(
         groups=groups,
         changes=changes_by_group(jobs, label, against),
         credited=credited_by_group(groups, was, scheduler) if replayed else pl.DataFrame(),
-        problems=problem_jobs(by_name[blamed].runs, done[blamed], trace.frame, machines, window),
+        problems=problems,
         problems_of=blamed,
         notes=_price_notes(prices, results[0], trace),
     )

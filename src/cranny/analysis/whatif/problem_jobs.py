@@ -45,10 +45,14 @@ def idle_beside(runs: pl.DataFrame, machines: Sequence[Machine], window: Window)
 
 
 def extra_machine_hours(runs: pl.DataFrame, machines: Sequence[Machine], window: Window) -> pl.DataFrame:
-    """Return for each job its machine-hours beyond those on as few of the largest machines as hold its GPUs."""
+    """Return the machine-hours of jobs beyond those on as few of the largest machines as hold their GPUs.
+
+    Jobs that have none may be missing.
+    """
     largest = max(machine.gpus for machine in machines)
     hours = (pl.col("end_s").clip(*window) - pl.col("start_s").clip(*window)) / HOUR_S
-    stretches = runs.group_by("job_id", "start_s", "end_s").agg(
+    several = runs.filter(pl.col("job_id").is_duplicated())  # all others are on one machine
+    stretches = several.group_by("job_id", "start_s", "end_s").agg(
         used=pl.len(), gpus=pl.col("gpus").bitwise_count_ones().cast(pl.Int64).sum()
     )
     fewest = (pl.col("gpus") / largest).ceil()

@@ -155,12 +155,10 @@ def answer(
     why_not = why_not or ("" if calibration is not None else NO_MODEL)
     presence, window = Presence.of(trace, cluster, was), measured_time(trace, results)
     kept = presence.kept(cluster, window)
-    shown, jobs = [*results, *(() if calibration is None else [calibration.result])], scenarios[0].jobs()
+    shown = [*results, *(() if calibration is None else [calibration.result])]
     compared = _compared(shown, logged, trace)
-    begun = went_on(cluster, held, jobs)
-    if logged is not None and isinstance(jobs, Jobs):
-        log = LoggedRun(trace, jobs, logged, was)
-        shown.append(logged_result(log, cluster, results[0], scenario.price_per_gpu_hour))
+    begun = went_on(cluster, held, scenarios[0].jobs())
+    shown += _logged(scenarios[0], trace, logged, was, results[0])
     shown = [_without_rates(result, priced=prices is not None) for result in shown]
     idle = _idle(shown, window, presence)
     cases = _cases(shown, compared, logged, was, window, idle)
@@ -267,6 +265,17 @@ def _left_to_others(jobs: int, asked: Sequence[str] | None) -> list[str]:
         "replays are not compiled and take minutes to hours; --policies names them."
     )
     return [why] if missing else []
+
+
+def _logged(
+    scenario: Scenario, trace: Trace, logged: LoggedJobs | None, was: AsItWas | None, like: Result
+) -> list[Result]:
+    """Return the log itself as a result, if its waits are known."""
+    jobs = scenario.jobs()
+    if logged is None or not isinstance(jobs, Jobs):
+        return []
+    log = LoggedRun(trace, jobs, logged, was)
+    return [logged_result(log, scenario.cluster, like, scenario.price_per_gpu_hour)]
 
 
 def _cases(
