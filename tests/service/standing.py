@@ -30,6 +30,7 @@ def standing(scheduler: Scheduler) -> dict[str, Any]:
         "free": engine.state.free.tolist(),
         "period_s": engine.period_s,
         "policy": records.policy,
+        "promised": {job_id: said for job_id, said in records.promised.items() if said},
         "records": jobs,
         "counts": {status: count for status, count in records.counts.items() if count},
         "open_jobs": deepcopy(vars(records.open_jobs)),

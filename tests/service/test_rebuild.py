@@ -134,6 +134,33 @@ def test_what_a_stopped_job_had_is_remembered(tmp_path: Path) -> None:
     store.close()
 
 
+@pytest.mark.parametrize("named_again", [False, True], ids=["as-before", "policy-named-again"])
+def test_a_start_that_was_promised_is_promised_after_a_restart(tmp_path: Path, *, named_again: bool) -> None:
+    store = EventStore(str(tmp_path / "log.db"))
+    live = Scheduler(CLUSTER, "run", Limits())
+    live.open(0.0)
+    live.set_policy({"name": "cranny"}, "root", 0.0)
+    for gpus, duration_s, at_s in ((14, 1_000, 0.0), (16, 5_000, 10.0), (4, 50, 20.0)):
+        live.submit("ann", {"command": ["true"], "gpus": gpus, "duration_s": duration_s}, None, at_s)
+    assert [each.job.id for each in live.engine.queue] == ["job-3", "job-2"]  # a short one that came later
+    store.append(live.rows)
+    again = Scheduler(CLUSTER, "run", Limits())
+    again.restore(store)
+    assert standing(again) == standing(live)
+    if named_again:
+        again.switch({"name": "cranny"}, "root", 30.0)
+    again.tick(30.0)
+    for each in (live, again):
+        assert "behind" not in each.engine.why_wait("job-2", 30.0)
+        assert "is promised a start" in each.engine.why_wait("job-2", 30.0)
+        assert (
+            each.engine.why_wait("job-3", 30.0).split("; ")[1].startswith("behind job 'job-2', which is promised")
+        )
+    assert again.records.promised == live.records.promised
+    assert again.records.promised["job-2"]["start_s"] == pytest.approx(1_000.0, rel=0.5)
+    store.close()
+
+
 def test_the_log_tells_which_switches_aggregate_for_a_job_that_runs(tmp_path: Path) -> None:
     cluster = Cluster.fat_tree(1, 8, 1, pat_gbps=10.0)  # memory for one of two jobs
     store = EventStore(str(tmp_path / "log.db"))

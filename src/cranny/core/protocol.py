@@ -205,6 +205,12 @@ class Remembering(Policy, Protocol):
     def promised_starts(self) -> Mapping[str, float]:
         """Return when waiting jobs start at the latest, by their ids, as far as that is known."""
 
+    def promises(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return what was promised to waiting jobs, by their ids, as plain values that a log keeps."""
+
+    def recall(self, promises: Mapping[str, Mapping[str, Any]], cluster: Cluster) -> None:
+        """Go on from what was promised to jobs of this cluster, before the next decision."""
+
     def going_on(self, changed: str | None = None) -> Policy:
         """Return a copy that goes on from what this one knows, but what it promised a job that is changed."""
 

@@ -46,7 +46,7 @@ KINDS = frozenset(
             "stopping",
             "stopped",
         ),
-        *("ended", "retried", "vacated", "cancelled", "shifted", "paced", "aggregated"),
+        *("ended", "retried", "vacated", "cancelled", "shifted", "paced", "aggregated", "promised"),
         *("profiled", "continued", "given"),
         *("recommended", "withdrawn", "observed", "fenced", "snapshot", "archived", "audit"),
         *("cluster", "availability", "foreign", "reservations", "prioritized"),
@@ -84,6 +84,7 @@ class JobRecords:
         self.recommended: dict[str, dict[str, Any]] = {}  # job -> what the policy would do
         self.profiles: dict[tuple[str, str], LearnedProfile] = {}  # by user and name of jobs
         self.reserved: dict[str, None] = {}  # waiting jobs with a recommended placement, in the order of these
+        self.promised: dict[str, dict[str, Any]] = {}  # waiting job -> what the policy has promised it
         self.saved: dict[str, float] = {}
         self.cluster_digest = ""
         self.layouts = 0  # how often the log has said which cluster it is for; older ones do not
@@ -162,6 +163,7 @@ class JobRecords:
         self.counts[record.status] -= 1
         self.counts[status] += 1
         record.status = status
+        self.promised.pop(record.id, None)
         self.stopping.discard(record.id)
         if status == "stopping":
             self.stopping.add(record.id)
@@ -317,6 +319,9 @@ class JobRecords:
         record.attempts[-1].ended_s, record.attempts[-1].outcome = row.at_s, outcome
         self.shifted.discard(record.id)
         self.paced.discard(record.id)
+
+    def _promised(self, row: EventRow, record: JobRecord) -> None:
+        self.promised[record.id] = row.body
 
     def _recommended(self, row: EventRow, record: JobRecord) -> None:
         self.recommended[record.id] = {"seq": row.seq, "at_s": row.at_s, "job": record.id, **row.body}

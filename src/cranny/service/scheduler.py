@@ -46,6 +46,7 @@ from cranny.service.logged_placement import gpus_of, plain, reasons
 from cranny.service.machine_lookup import find_machine, needed_gpus
 from cranny.service.managed_cluster import availability
 from cranny.service.paces import CHANGED, MeasuredIterations, Paces, differs
+from cranny.service.promise_log import changed_promises, recall_promises
 from cranny.service.rebuild import first_cluster, rebuild, submitted_with
 from cranny.service.recommend import Recommend, Recommendation, Recommender, observed_start
 from cranny.service.store import EventStore
@@ -112,10 +113,11 @@ class Scheduler:
         self._checks = SubmitCheck(self.records.policy or complete_setting(FIRST_SETTING), self.records)
         self._paces = Paces(self.cluster)
         self._recommender.forget()
+        recall_promises(self.engine, self.records)
 
     @property
     def must_promise_anew(self) -> bool:
-        """Whether the policy may have promised what the log does not say, and decides at every event."""
+        """Whether the policy promises starts and decides at every event: then a service asks it as it starts."""
         policy = self.engine.policy
         remembers = isinstance(policy, JointByPriority) and policy.remembering is not None
         return self.mode == "run" and remembers and not self.engine.period_s
@@ -221,6 +223,7 @@ class Scheduler:
                 raise ConflictError(f"policy {chosen['name']!r} does not support constraints; {each.id} has some")
         forget_shifts(engine.state, now_s)
         self.engine = engine
+        recall_promises(engine, self.records)
         self.log("policy", None, {**chosen, "by": by}, now_s)
         self._checks = SubmitCheck(chosen, self.records)
 
@@ -331,6 +334,8 @@ class Scheduler:
             self.log_action(action, actions[at + 1 :], now_s)
         for job_id, body in found:
             self.log("withdrawn" if body is None else "recommended", job_id, body or {}, now_s)
+        for job_id, promise in list(changed_promises(self.engine, self.records)) if self.mode == "run" else ():
+            self.log("promised", job_id, promise, now_s)
         if self.records.shifted or self.records.paced:
             self._pace(now_s)
 

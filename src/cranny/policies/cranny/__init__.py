@@ -29,20 +29,22 @@ and no weight is fitted to one trace.
 """
 
 import math
+from collections.abc import Mapping
 from copy import copy, deepcopy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cranny.core.backfill import DEPTH, remaining_s
 from cranny.core.constrained_placer import lacks_room
 from cranny.core.protocol import UNRESTRICTED, JobRules
 from cranny.core.snapshot import ALL, Snapshot, Waiting
-from cranny.model.cluster import mask_of
+from cranny.model.cluster import Cluster, mask_of
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Plan, Start, Stop
 from cranny.model.validate import counted, not_negative, yes_or_no
 from cranny.policies._shared.candidates import as_trained
 from cranny.policies._shared.resize import elastic
+from cranny.policies.cranny import logged_promises
 from cranny.policies.cranny.dividing import GpuDivision
 from cranny.policies.cranny.durations import DurationEstimates
 from cranny.policies.cranny.move_search import PeriodicMoves
@@ -332,6 +334,18 @@ class Cranny:
         known = self._known
         promises = known.promises if known is not None else ()
         return {each.job_id: each.start_s for each in promises if known and each.start_s < known.estimated_s}
+
+    def promises(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return what waiting jobs were promised, by their ids, as plain values that a log keeps."""
+        return logged_promises.written(self._at) if self._at is not None else {}
+
+    def recall(self, promises: Mapping[str, Mapping[str, Any]], cluster: Cluster) -> None:
+        """Go on from what was promised to jobs of this cluster."""
+        memory = logged_promises.read(promises, cluster)
+        if self._at is not None and self._at.cluster is cluster:
+            self._at.recall(memory)
+        else:
+            self._recalled = memory
 
     def going_on(self, changed: str | None = None) -> "Cranny":
         """Return a copy that keeps what was promised, but to a job that is changed."""

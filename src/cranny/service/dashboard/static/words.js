@@ -105,6 +105,9 @@ const KINDS = {
   foreign: () => "jobs of others started or ended", reservations: () => "reservations have changed",
   prioritized: () => "the queue has another order",
   policy: (event) => `the policy is now ${event.name}`,
+  promised: (event) => (event.start_s
+    ? `${event.job} is to start at ${clock(event.start_s)} at the latest`
+    : `${event.job} is no longer promised a start`),
   recommended: (event) => `a placement for ${event.job} was recommended`,
   withdrawn: (event) => `the placement recommended for ${event.job} no longer holds`,
   observed: (event) => `${event.job} was observed running`, opened: () => "the service was started",
