@@ -261,9 +261,9 @@ class Accounting:
                 where = self.cluster.machines[machine].name
                 raise PlacementError(f"job {job.id!r} needs {need} {name} of {where}, {left} are left")
 
-    def take_resources(self, job: Job, machines: tuple[int, ...], sign: int) -> None:
-        """Take what a job needs on machines beside GPUs (sign 1), or give it back (sign -1)."""
-        for name, machine, amount in _resources(job, machines):
+    def take_resources(self, amounts: Iterable[tuple[str, int, int]], sign: int) -> None:
+        """Take resources beside GPUs (sign 1), or give them back (sign -1): name, machine and amount of each."""
+        for name, machine, amount in amounts:
             if name in self.resources:
                 self.resources[name][machine] -= sign * amount
 
@@ -309,7 +309,7 @@ class Accounting:
         if running.communication.link_gbps:
             self.apply_links(running.communication, sign)
         if running.job.resources is not None:
-            self.take_resources(running.job, running.placement.machines, sign)
+            self.take_resources(_resources(running.job, running.placement.machines), sign)
 
     def apply_links(self, cost: Communication, sign: int) -> None:
         """Add what a job sends over links to the totals (sign 1), or remove it (sign -1)."""

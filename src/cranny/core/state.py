@@ -214,10 +214,8 @@ class ClusterState:
 
     def use(self, machine: int, resources: Mapping[str, int], sign: int) -> None:
         """Let something that is no job here use resources of a machine beside GPUs (sign 1), or no longer (-1)."""
-        accounting = self._writable()
-        for name, amount in resources.items():
-            if name in accounting.resources:
-                accounting.resources[name][machine] -= sign * amount
+        amounts = ((name, machine, amount) for name, amount in resources.items())
+        self._writable().take_resources(amounts, sign)
 
     def free_slots(self, machine: int) -> int:
         """Return which GPUs of a machine no job holds, as bits, whether it takes jobs or not."""
