@@ -416,3 +416,22 @@ def test_a_partition_that_vanishes_still_restricts_its_jobs(driver: ManagedDrive
     found = driver.reconciler.take(waiting, driver.now_s, driver.now_s)
     assert "unknown partition 'night'" in found.refused[external]
     assert driver.scheduler.find(external).status == "cancelled"
+
+
+def test_a_job_of_our_own_that_fits_no_more_blocks_no_queue(tmp_path: Path) -> None:
+    driver = ManagedDriver(tmp_path, {"a1": 4, "a2": 4, "b1": 4}, {"name": "titan", "order": "fifo"})
+    driver.manager.start_other("eve", {"a1": 4}, 500.0)
+    driver.read()
+    large, small = driver.submit(12, 50.0), driver.submit(4, 50.0)
+    assert driver.scheduler.find(small).status == "waiting"  # behind the large one
+    driver.manager.leave("b1")
+    driver.read()
+    assert driver.scheduler.find(small).status == "running"
+    assert driver.scheduler.find(large).status == "waiting"
+    driver.restart()
+    driver.manager.join(Machine("b1", 4), "rack-b")
+    driver.pass_time(600.0)
+    driver.read()
+    assert driver.scheduler.find(large).status in ("running", "done")
+    driver.check()
+    driver.store.close()

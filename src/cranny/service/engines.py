@@ -64,9 +64,10 @@ class QueuedByPriority(QueuePolicy):
         return (-waiting.job.priority, super().key(waiting))
 
     def plan(self, view: Snapshot) -> Plan:
-        """Return the plan for now."""
+        """Return the plan for now; jobs that the cluster has become too small for do not block the others."""
         hidden = without_fixed if self.order in STOPPING else without_stopping
-        return super().plan(hidden(view, self._records))
+        large = self._records.too_large & {each.job.id for each in view.waiting} if self._records.too_large else ()
+        return super().plan(hidden(view.hiding(large) if large else view, self._records))
 
     def place_first(self, job: Job, view: Snapshot) -> Placement | None:
         """Place the first job of the queue."""

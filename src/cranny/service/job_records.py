@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from cranny.core.constraints import Constraints
+from cranny.core.feasibility import Feasibility
 from cranny.model.cluster import Cluster
 from cranny.model.cluster_change import Renumbering
 from cranny.model.errors import InputError
@@ -73,6 +74,7 @@ class JobRecords:
         self.counts: Counter[Status] = Counter()
         self.open_jobs = OpenJobs()
         self.stopping: set[str] = set()  # cancelled jobs whose processes may still run
+        self.too_large: set[str] = set()  # jobs that waited when the cluster became too small for them
         self.fixed: set[str] = set()  # unfinished jobs that no policy may stop, move or resize
         self.shifted: set[str] = set()  # running jobs that the policy has shifted
         self.paced: set[str] = set()  # running jobs that keep a period
@@ -408,6 +410,8 @@ class JobRecords:
                 record.observed, record.observed_on = numbers.placement(where), cluster
             if not record.over:
                 record.constraints = record.spec.constraints_on(cluster)
+        waiting, fits = [each for each in self.jobs.values() if each.status == "waiting"], Feasibility(cluster)
+        self.too_large = {each.id for each in waiting if fits.why_too_large(each.job)}
         self.cluster = cluster
 
     def _cluster(self, row: EventRow) -> None:
