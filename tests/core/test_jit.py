@@ -61,6 +61,27 @@ def test_a_pointer_is_compiled_again_if_its_cache_file_cannot_be_read(tmp_path: 
     assert again.cache_hits == 1
 
 
+ALONE = """
+import importlib.util, sys
+spec = importlib.util.spec_from_file_location("kernel_of_a_test", sys.argv[1])
+module = importlib.util.module_from_spec(spec)
+sys.modules["kernel_of_a_test"] = module
+spec.loader.exec_module(module)
+from cranny.core.jit import pointer
+made = pointer(module.twice, 2)
+print(made.ctypes(3), made.cache_hits)
+"""
+
+
+def test_a_process_that_compiles_nothing_makes_a_pointer_of_what_was_compiled_before(tmp_path: Path) -> None:
+    path = tmp_path / "kernel.py"
+    path.write_text(SOURCE)
+    pointer(load(path).twice, 2)
+    command = [sys.executable, "-c", ALONE, str(path)]
+    ran = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert ran.stdout == "6 1\n"
+
+
 TOGETHER = """
 import importlib.util, sys
 spec = importlib.util.spec_from_file_location("kernel_of_a_test", sys.argv[1])

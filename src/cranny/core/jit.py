@@ -179,6 +179,7 @@ reordering = _compiler(_nrt=False, fastmath={"reassoc", "nsz", "contract", "arcp
 def pointer(function: Callable[..., Any], *arguments: object) -> Any:
     """Return a function as a value that other compiled functions take, and call with arguments like these."""
     kind: Callable[[object], Any] = numba.typeof
+    import_module("numba.experimental.function_type")  # knows pointers; only a compilation loads it by itself
     plain = getattr(function, "py_func", function)
     types = (tuple(kind(argument) for argument in arguments), numba.int64)
     # What `numba.cfunc` does, with our cache.

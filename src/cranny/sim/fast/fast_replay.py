@@ -90,6 +90,9 @@ class CompiledReplay:
         self._arrays: PlacementArrays = build_arrays(
             cluster, placer, self._memo.table, pattern_count(cluster), setting
         )
+        drafter = self._drafter or greedy(fewest=False)
+        # Made here, since replays may run in threads: Numba loads what it knows of pointers only in one at a time.
+        self._draft_pointer = pointer(drafter.draft, self._arrays, PlacementRequest(1, 0, 1.0, 1.0, 0))
         ints, bits = np.zeros(1024, np.int64), np.zeros(1024, np.uint64)
         self._held = kernel.PartArrays(ints, bits, ints.copy(), np.zeros(1024))
         self._kinds: tuple[JobColumns, tuple[Ints, list[int]]] | None = None  # of the jobs that were asked about
@@ -117,11 +120,11 @@ class CompiledReplay:
             fragments_before_idle=self._placer.fragments_before_idle,
             stretch=STRETCH.get(self._network, 0.0),
         )
-        drafter = self._drafter or greedy(fewest=False)
-        draft = pointer(drafter.draft, self._arrays, PlacementRequest(1, 0, 1.0, 1.0, 0))
         self._go_on(replay, queues, jobs)
         pause = PAUSE_EVERY
-        while (why := advance(replay, self._arrays, queues, self._held, draft, pause)) != kernel.FINISHED:
+        while (
+            why := advance(replay, self._arrays, queues, self._held, self._draft_pointer, pause)
+        ) != kernel.FINISHED:
             if why != kernel.PAUSED:
                 self._serve(why, replay, queues, jobs)
                 continue
