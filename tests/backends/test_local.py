@@ -15,7 +15,7 @@ import pytest
 from tests.backends.contract import CLUSTER, LONG_S, Contract
 from tests.backends.local_harness import LocalHarness, appears
 
-from cranny.backends import supervisor
+from cranny.backends import attempt_files, supervisor
 from cranny.backends.attempt_files import AttemptFiles, read, write
 from cranny.backends.control_group import AttemptGroups
 from cranny.backends.local import LocalBackend
@@ -45,6 +45,40 @@ def test_who_is_stopped_without_a_word_about_grace_has_that_of_the_backend(harne
     harness.backend.stop("a")
     assert read(AttemptFiles.of(what.log_dir, 1).stop) == 0.25
     assert harness.ends() == [Ended("a", 1, -SIGKILL, "cancelled")]
+
+
+@pytest.mark.parametrize("moment", ["before", "at the launch file", "after"])
+def test_a_service_that_was_stopped_launches_nothing_that_the_next_one_has_withdrawn(
+    harness: LocalHarness, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had stored that it would, was stopped, lost its log, and goes on beside the service that took over."""
+    took_over = LocalBackend(CLUSTER, devices=())
+    what = Launch("a", 1, ("sleep", "600"), (Rank(0, 0, 0),), {}, None, harness.folder / "a" / "1", None)
+    lost = [Ended("a", 1, None, "lost")]
+    written = attempt_files.write
+
+    def interrupted(path: Path, value: object, *, new: bool = False, size: int = 0) -> None:
+        if path.suffix != ".launch":
+            written(path, value, new=new, size=size)
+            return
+        if moment == "at the launch file":  # it has looked whether the attempt was launched before
+            assert took_over.adopt([what]) == lost
+        written(path, value, new=new, size=size)
+        if moment == "after":
+            assert took_over.adopt([what]) == lost
+
+    monkeypatch.setattr(attempt_files, "write", interrupted)
+    if moment == "before":
+        assert took_over.adopt([what]) == lost
+    if moment == "after":
+        harness.backend.launch(what)
+        assert harness.ends() == lost  # its supervisor finds nothing to do
+    else:
+        with pytest.raises(BackendError, match="another service has withdrawn attempt 1"):
+            harness.backend.launch(what)
+    assert not (what.log_dir / "attempt-1.launch").exists()
+    assert not list(what.log_dir.glob("*.log"))
+    assert took_over.adopt([what]) == lost  # as after another restart
 
 
 def test_ranks_get_the_variables_that_torchrun_users_expect(harness: LocalHarness) -> None:

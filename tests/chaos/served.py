@@ -93,7 +93,8 @@ def serve(database: str, files: RoundFiles, number: int, clock: Callable[[], flo
                 submit(service, files.reports, accepted, following, time_limit_s=TIME_LIMIT_S)
                 following += 1
                 continue
-            except StoreError:  # no database, no space, or no longer the writer: a client would try again
+            except (StoreError, TimeoutError):
+                # No database, no space, no longer the writer, or stopped for a minute: a client would try again.
                 pass
         time.sleep(PAUSE_S)
     sys.stderr.write(f"{service.failure}\n")

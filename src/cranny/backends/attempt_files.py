@@ -2,8 +2,9 @@
 
 `launch` describes what to run, environment included. Removing it is the commit point: the supervisor claims the
 attempt by removing it, the service withdraws the attempt by removing it. `pid` is written before that, so that a
-claimed attempt can be found. `result` appears atomically at the end; its space is reserved before the start, in
-`reserve`, so that a full disk does not lose it.
+claimed attempt can be found. `withdrawn` withdraws an attempt whose `launch` is not there yet: the service that is
+to launch it may have been stopped, and go on beside the next one. `result` appears atomically at the end; its
+space is reserved before the start, in `reserve`, so that a full disk does not lose it.
 """
 
 import json
@@ -25,6 +26,7 @@ class AttemptFiles(NamedTuple):
     stop: Path  # the grace period, once the job was cancelled
     signal: Path  # the signal that its processes are to get
     errors: Path  # standard error of the supervisor itself
+    withdrawn: Path  # exists if it must not be launched any more
 
     @classmethod
     def of(cls, log_dir: Path, attempt: int) -> "AttemptFiles":

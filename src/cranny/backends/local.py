@@ -196,6 +196,8 @@ class LocalBackend:
             if other is not None and other.what.attempt == what.attempt:
                 continue
             files = AttemptFiles.of(what.log_dir.absolute(), what.attempt)
+            if other is None:
+                self._forbid_launch(files)
             claimed = None if other is not None or io.remove(files.launch) else io.read(files.pid)
             match claimed:
                 case {"pid": int(pid), "started": str(started), "token": str(token)}:
@@ -209,6 +211,20 @@ class LocalBackend:
                 self._slots.hold(what)
                 self._running[what.job_id] = running
         return ended
+
+    def _forbid_launch(self, files: AttemptFiles) -> None:
+        """Keep an earlier service, which may only have been stopped, from launching what it has not launched yet.
+
+        It looks for this file once its launch file is written, and `adopt` for the launch file once this one is:
+        so one of both finds the other's.
+        """
+        if not any(map(os.path.lexists, (files.launch, files.pid, files.result))):
+            _make_folder(files.withdrawn.parent, self._folder_mode)
+            io.write(files.withdrawn, None)
+
+    @property
+    def _folder_mode(self) -> int:
+        return 0o700 if self._launcher is None else ENTERED
 
     def close(self) -> None:
         """Forget all attempts, which keep running."""
@@ -226,7 +242,7 @@ class LocalBackend:
         base = local_machine.base_environment(account=account)
         if account is None:  # what other accounts can read is seen when the job starts
             _check_command(what, {**base, **what.env}["PATH"])
-        _make_folder(log_dir / CHANNEL, 0o700 if account is None else ENTERED)
+        _make_folder(log_dir / CHANNEL, self._folder_mode)
         if any(os.path.lexists(path) for path in (files.launch, files.pid, files.result)):
             raise BackendError(f"job {what.job_id!r}: attempt {what.attempt} was launched before in {log_dir}")
         token = secrets.token_hex(16)
@@ -252,6 +268,8 @@ class LocalBackend:
         }
         try:
             io.write(files.launch, document, new=True)
+            if files.withdrawn.exists():
+                raise BackendError(f"job {what.job_id!r}: another service has withdrawn attempt {what.attempt}")
             if self._launcher is None:
                 pid = spawn_supervisor(log_dir, what.attempt, base, denied=denied)
             else:
