@@ -10,6 +10,7 @@ HOLDS = {
     "agent": ("what runs inside jobs:", "any loop, PyTorch"),
     "analysis": ("what-if on job logs,", "sweeps"),
     "backends": ("where clusters are read", "and jobs started"),
+    "call_threads": ("many runs in threads",),
     "channel": ("files between a service and running jobs",),
     "cli": ("the commands",),
     "cluster_import": ("clusters from Slurm,", "Kubernetes or a log"),

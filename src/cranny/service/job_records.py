@@ -13,6 +13,7 @@ from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.service.clock import JUMP_S
 from cranny.service.event_chain import EventRow
+from cranny.service.event_kinds import check_kind
 from cranny.service.job_record import (
     HELD,
     OVER,
@@ -29,36 +30,8 @@ from cranny.service.learned_profile import LearnedProfile
 from cranny.service.locations import Location
 from cranny.service.managed_cluster import ManagedCluster, foreign_of, reservation_of
 from cranny.service.open_jobs import OpenJobs
-from cranny.service.writer_lock import LogIntegrityError
 
 RECENT_JOBS = 2_000  # jobs that are over and stay in memory
-# Of events; each has a method of `JobRecords` of that name.
-KINDS = frozenset(
-    {
-        *(
-            "opened",
-            "policy",
-            "drained",
-            "resumed",
-            "submitted",
-            "placed",
-            "moved",
-            "launched",
-            "stopping",
-            "stopped",
-        ),
-        *("ended", "retried", "vacated", "cancelled", "shifted", "paced", "aggregated", "promised"),
-        *("profiled", "continued", "given"),
-        *("recommended", "withdrawn", "observed", "fenced", "snapshot", "archived", "audit"),
-        *("cluster", "availability", "foreign", "reservations", "prioritized"),
-    }
-)
-
-
-def check_kind(seq: int, kind: str) -> None:
-    """Refuse an event of a later version, or of no version."""
-    if kind not in KINDS:
-        raise LogIntegrityError(f"event {seq} is of kind {kind!r}, which this version does not know")
 
 
 class JobRecords:

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from cranny.model.validate import counted
 from cranny.service.event_chain import BEGIN, ChainHead, verified
+from cranny.service.event_kinds import check_kind
 from cranny.service.head_file import HeadFile
-from cranny.service.job_records import check_kind
 from cranny.service.log_snapshot import check_snapshots, first_head
 from cranny.service.store import EventStore
 from cranny.service.writer_lock import LogIntegrityError

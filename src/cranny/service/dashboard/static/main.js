@@ -100,6 +100,7 @@ function deny(text) {
 
 store.whenTrouble((resource, error) => {
   if (error.status === 401) deny(error.message);
+  else if (trouble.source === follow) return; // where another service is says more than that this one is gone
   else fill(trouble, el("div", { class: "notice bad" }, error.message));
   trouble.source = resource;
 }, (resource) => {
@@ -140,7 +141,10 @@ const stream = new Stream({
     live.dataset.state = state;
     say(live.querySelector(".text"), STATES[state]);
     if (state === "live" && broken) store.touchAll();
-    if (state === "live" && trouble.source === follow) fill(trouble);
+    if (state === "live" && trouble.source === follow) {
+      fill(trouble);
+      trouble.source = null;
+    }
     if (state === "reconnecting" && stream.tries >= GONE) follow();
     if (state === "denied") deny("");
     broken = state === "reconnecting";
