@@ -128,7 +128,10 @@ class Served:
 class Stream:
     """The jobs of a stream, and the faults that they meet."""
 
-    def __init__(self, slurm: RealSlurm, jobs: int, kills: int, seed: int, sleep_s: float) -> None:
+    def __init__(
+        self, slurm: RealSlurm, jobs: int, kills: int, seed: int, sleep_s: float, *, nodes_change: bool
+    ) -> None:
+        self._nodes_change = nodes_change
         self._slurm, self._jobs, self._kills, self._sleep_s = slurm, jobs, kills, sleep_s
         self._random = random.Random(seed)  # noqa: S311 - no secret
         self.folder = Path(tempfile.mkdtemp(prefix="cranny-stream-"))
@@ -191,7 +194,8 @@ class Stream:
 
     def _faults(self) -> list[tuple[int, str]]:
         kills = [(round((each + 1) * self._jobs / (self._kills + 1)), "kill") for each in range(self._kills)]
-        return sorted([*kills, (self._jobs // 2, "node"), (self._jobs * 2 // 3, "controller")])
+        others = [(self._jobs // 2, "node"), (self._jobs * 2 // 3, "controller")] if self._nodes_change else []
+        return sorted([*kills, *others])
 
     def _kill(self) -> None:
         self.served.kill()
@@ -308,10 +312,12 @@ def _lines(file: Path) -> list[str]:
     return file.read_text().splitlines() if file.exists() else []
 
 
-def run_stream(jobs: int, kills: int, seed: int, sleep_s: float = 2.0) -> StreamResult:
-    """Start a Slurm, run a stream through it, and say what was seen."""
+def run_stream(
+    jobs: int, kills: int, seed: int, sleep_s: float = 2.0, *, nodes_change: bool = True
+) -> StreamResult:
+    """Start a Slurm, run a stream through it, and say what was seen; nodes may come and go, and its controller."""
     with RealSlurm(lua=LUA, min_job_age_s=3600) as slurm:
-        stream = Stream(slurm, jobs, kills, seed, sleep_s)
+        stream = Stream(slurm, jobs, kills, seed, sleep_s, nodes_change=nodes_change)
         try:
             result = stream.run()
             if result.violations and os.environ.get("KEEP_STREAM"):
