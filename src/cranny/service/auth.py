@@ -42,9 +42,8 @@ class LoginCode(NamedTuple):
 
     caller: Caller
     method: str  # by which the user got it, for the audit
-    verifier: str | None = (
-        None  # hash of what the page must present besides; None for a link, which anyone can open
-    )
+    # Hash of what the page must present besides; None for a link, which anyone can open.
+    verifier: str | None = None
     until_s: float = math.inf  # on the monotonic clock
 
 

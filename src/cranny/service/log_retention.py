@@ -2,37 +2,30 @@
 
 import os
 import shutil
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
-from typing import Self
 
+from cranny.service.background_thread import BackgroundThread
 from cranny.service.service import Service
 
 LOOK_S = 60.0  # between two looks
 WORK_S = 0.5  # that a look takes at most, but for the folder that it is at: the next one goes on from there
 
 
-class LogRetention(AbstractContextManager["LogRetention"]):
+class LogRetention(BackgroundThread):
     """Goes through the folders of jobs again and again; only those of this log and this location are looked at."""
 
     def __init__(self, service: Service, keep_s: float) -> None:
+        super().__init__("cranny-log-retention")
         self._service, self._keep_s = service, keep_s
         self._round: Iterator[os.DirEntry[str]] = iter(())
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="cranny-log-retention", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._ended.set()
+        super().__exit__(kind, error, trace)
         self._thread.join()
 
     def _run(self) -> None:

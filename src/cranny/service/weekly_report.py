@@ -9,17 +9,15 @@ import logging
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from cranny.model.cluster import Cluster
 from cranny.model.cluster_yaml import cluster_yaml
 from cranny.model.errors import CrannyError
+from cranny.service.background_thread import BackgroundThread
 from cranny.service.job_log import logged_jobs
 from cranny.service.store import EventStore
 
@@ -53,7 +51,7 @@ class Week(NamedTuple):
         return f"{self.begin:%G-W%V}"
 
 
-class WeeklyReports(AbstractContextManager["WeeklyReports"]):
+class WeeklyReports(BackgroundThread):
     """Writes `reports/2026-W47.html` and `.json` in the folder of a service when a week is over."""
 
     def __init__(
@@ -65,19 +63,9 @@ class WeeklyReports(AbstractContextManager["WeeklyReports"]):
         cluster: Cluster | None = None,
     ) -> None:
         """Take the cluster of the log from `cluster` if the events that say it were archived."""
+        super().__init__("cranny-weekly-report")
         self._store, self._folder, self._policy, self._now_s = store, folder / "reports", policy, now_s
         self._cluster = cluster
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="cranny-weekly-report", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ended.set()
 
     def _run(self) -> None:
         while not self._ended.is_set():

@@ -13,9 +13,8 @@ class ManagedJobs:
         self._followed: set[int] = set()
         self._dropped: dict[int, float] = {}  # id -> when it was no longer followed
         self._resting: dict[int, float] = {}  # id -> until when it is not listed as waiting
-        self._avoided: dict[
-            int, tuple[frozenset[str], float]
-        ] = {}  # id -> nodes that did not start it, until when
+        # id -> nodes that did not start it, until when
+        self._avoided: dict[int, tuple[frozenset[str], float]] = {}
 
     def follow(self, job: int) -> None:
         """Note a job that is launched, before Slurm is asked to start it."""
