@@ -33,6 +33,11 @@ class AttemptFiles(NamedTuple):
         """Name the files of an attempt."""
         return cls(*(log_dir / f"attempt-{attempt}.{name}" for name in cls._fields))
 
+    @property
+    def launched(self) -> bool:
+        """Whether some service has launched the attempt, even if it is over."""
+        return any(map(os.path.lexists, (self.launch, self.pid, self.result)))
+
 
 def write(path: Path, value: object, *, new: bool = False, size: int = 0) -> None:
     """Write a value, readable by the owner only; if `new`, refuse to replace a file."""

@@ -218,7 +218,7 @@ class LocalBackend:
         It looks for this file once its launch file is written, and `adopt` for the launch file once this one is:
         so one of both finds the other's.
         """
-        if not any(map(os.path.lexists, (files.launch, files.pid, files.result))):
+        if not files.launched:
             _make_folder(files.withdrawn.parent, self._folder_mode)
             io.write(files.withdrawn, None)
 
@@ -243,7 +243,7 @@ class LocalBackend:
         if account is None:  # what other accounts can read is seen when the job starts
             _check_command(what, {**base, **what.env}["PATH"])
         _make_folder(log_dir / CHANNEL, self._folder_mode)
-        if any(os.path.lexists(path) for path in (files.launch, files.pid, files.result)):
+        if files.launched:
             raise BackendError(f"job {what.job_id!r}: attempt {what.attempt} was launched before in {log_dir}")
         token = secrets.token_hex(16)
         port = local_machine.free_port(
