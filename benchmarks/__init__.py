@@ -40,6 +40,9 @@ CASES: dict[str, Case] = {
     "service-log": Case(
         "benchmarks.service_log:run", "seconds until a service is ready, and its memory, after a million jobs"
     ),
+    "service-takeover": Case(
+        "benchmarks.service_takeover:run", "seconds from the death of a service to the first answer of its standby"
+    ),
     "traces": Case("benchmarks.traces:run", "CPU-seconds to read a table of 100,000 jobs"),
     "import": Case("benchmarks.importing:run", "seconds to import cranny and to print its help"),
     "agent": Case("benchmarks.agent:run", "CPU-seconds that the agent inside a job takes of an iteration"),

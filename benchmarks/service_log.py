@@ -131,7 +131,7 @@ def _start(folder: Path) -> tuple[float, float, float]:
             ):
                 text += more
             url = json.loads(text)["url"]
-            while not _ready(url) and time.perf_counter() < began + WAIT_S:
+            while not is_ready(url) and time.perf_counter() < began + WAIT_S:
                 time.sleep(0.05)  # each question costs the service a millisecond
             ready_s = time.perf_counter() - began
             status = Path(f"/proc/{process.pid}/status").read_text(encoding="ascii")
@@ -142,7 +142,8 @@ def _start(folder: Path) -> tuple[float, float, float]:
     return ready_s, sum(map(int, used)) / os.sysconf("SC_CLK_TCK"), int(kilobytes) / 1024
 
 
-def _ready(url: str) -> bool:
+def is_ready(url: str) -> bool:
+    """Return whether a service answers, and says that it is ready."""
     with suppress(urllib.error.URLError), urllib.request.urlopen(f"{url}/readyz") as answer:  # noqa: S310 - our own
         return bool(answer.status == 200)
     return False

@@ -152,7 +152,7 @@ def test_slots_are_real_gpus_if_there_are_enough(tmp_path: Path, devices: tuple[
 
 
 def test_this_machine_has_a_slot_for_each_gpu_or_processor() -> None:
-    (machine,) = LocalBackend.this_machine().nodes().machines
+    (machine,) = LocalBackend().nodes().machines
     assert machine.gpus >= 1
 
 

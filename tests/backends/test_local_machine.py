@@ -20,9 +20,7 @@ def two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("two_gpus")
 def test_this_machine_is_a_cluster_of_its_gpus() -> None:
-    assert (
-        LocalBackend.this_machine().nodes().describe().endswith("1 rack, 1 machine x 2 GPUs (NVIDIA H200), 2 GPUs")
-    )
+    assert LocalBackend().nodes().describe().endswith("1 rack, 1 machine x 2 GPUs (NVIDIA H200), 2 GPUs")
 
 
 @pytest.mark.usefixtures("two_gpus")

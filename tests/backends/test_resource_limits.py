@@ -1,8 +1,10 @@
 """Limits of jobs, and GPUs that they were not given: real processes in the control groups of this machine."""
 
 import os
+import re
 import stat
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,9 +19,12 @@ from cranny.backends.local import LocalBackend
 from cranny.backends.local_machine import gpu_numbers
 from cranny.backends.protocol import Backend, Ended, Launch, Rank
 from cranny.backends.resource_limits import NO_LIMITS, ResourceLimits
+from cranny.cli.enforced_limits import EnforcedLimits
 from cranny.model.cluster import Cluster
+from cranny.model.errors import InputError
 
 MEGA = 1_000_000
+SCRIPT = "ulimit -Sn; ulimit -Hn; head -c 9999 /dev/zero > large"
 MIXED = """30 1 0:2 / /cg/v2 rw - cgroup2 none rw
 31 1 0:3 / /cg/cpu,cpuacct rw shared:9 - cgroup cg rw,cpu,cpuacct
 32 1 0:4 /docker/9 /cg/memory rw - cgroup cg rw,memory"""
@@ -167,3 +172,31 @@ def test_groups_are_found_by_what_is_mounted(
         (tmp_path / path.name).write_text(text + "\n")
         monkeypatch.setattr(f"cranny.backends.control_group.{name}", tmp_path / path.name)
     assert {tree: str(folder) for tree, folder in own_groups().items()} == found
+
+
+def test_limits_of_processes_hold_without_control_groups(tmp_path: Path) -> None:
+    backend = LocalBackend(Cluster.single_rack(1, 1), (), process_limits={"fsize": 4096, "nofile": 99})
+    what = Launch("a", 1, ("sh", "-c", SCRIPT), (Rank(0, 0, 0),), {}, tmp_path, tmp_path / "a", None)
+    backend.launch(what)
+    while not backend.poll():
+        time.sleep(0.01)
+    assert (tmp_path / "a" / "rank-0.log").read_text().split()[:2] == ["99", "99"]
+    assert (tmp_path / "large").stat().st_size == 4096
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ("nofiles=9", "unknown limit of a process 'nofiles'"),
+        ("nofile=many", "must be a whole number or unlimited, not 'many'"),
+        ("nofile=-1", "must be a whole number or unlimited, not -1"),
+        ("nofile=unlimited", "the service itself may have 512"),
+        ("nofile=513", "LimitNOFILE="),
+    ],
+)
+def test_a_limit_of_processes_that_cannot_be_set_is_refused_at_the_start(
+    given: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cranny.cli.enforced_limits.most_allowed", lambda _name: 512)
+    with pytest.raises(InputError, match=re.escape(why)):
+        EnforcedLimits(None, [given], None, 100.0)

@@ -35,6 +35,7 @@ from benchmarks import (
     run_case,
     service_decision,
     service_log,
+    service_takeover,
     steady,
     titan_quality,
     traces,
@@ -68,6 +69,7 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(service_decision, "RANKS", 100)
     monkeypatch.setattr(service_decision, "PENDING", 200)
     monkeypatch.setattr(service_log, "JOBS", 200)
+    monkeypatch.setattr(service_takeover, "TAKEOVERS", 1)
     monkeypatch.setattr(titan_quality, "CASES", 12)
     monkeypatch.setattr(cranny_optimum, "WORLDS", 3)
     monkeypatch.setattr(netpack, "SERVERS", (16, 32, 48))

@@ -25,8 +25,9 @@ from rich.table import Table
 from tests.chaos.checks import Check, check_all
 from tests.chaos.faults import Target, do_fault
 from tests.chaos.served import RoundFiles, Services
-from tests.service.conftest import Postgres, end_jobs, postgres_binaries
+from tests.service.conftest import end_jobs
 from tests.service.crash_driver import load
+from tests.service.postgres import Postgres, postgres_binaries, running_postgres
 from tests.service.reports import lines
 from tests.service.small_disk import small_disk
 
@@ -76,18 +77,12 @@ def _arguments() -> argparse.Namespace:
 @contextmanager
 def _postgres() -> Iterator[Postgres | None]:
     """Run a PostgreSQL server, where it is installed."""
-    binaries = postgres_binaries()
-    if binaries is None:
+    if postgres_binaries() is None:
         sys.stderr.write("PostgreSQL is not installed: no crashes of it, and no standby\n")
         yield None
         return
-    server = Postgres(binaries)
-    try:
-        server.start()
+    with running_postgres() as server:
         yield server
-    finally:
-        server.stop("immediate")
-        server.remove()
 
 
 def _run_round(seed: str, seconds: float, postgres: Postgres | None) -> tuple[Target, list[Check]]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from cranny.backends.attempt_files import read
 from cranny.backends.process import Process
 from tests.chaos.served import RoundFiles, Services
-from tests.service.conftest import Postgres
+from tests.service.postgres import Postgres
 from tests.service.small_disk import fill
 
 PAUSE_S, LONG_PAUSE_S = 0.3, 1.5  # at most; one of ten is long, so that many jobs end

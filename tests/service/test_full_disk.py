@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.service.conftest import Postgres, Start, until
+from tests.service.conftest import Start, until
+from tests.service.postgres import Postgres
 from tests.service.small_disk import fill, small_disk
 
 from cranny.backends.fake import FakeProcesses, FakeRun

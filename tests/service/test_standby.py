@@ -10,7 +10,8 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from tests.service.conftest import Postgres, end_jobs, until
+from tests.service.conftest import end_jobs, until
+from tests.service.postgres import Postgres
 from tests.service.test_serve import CRANNY, Begin, begin, cranny, env  # noqa: F401 - fixtures
 
 from cranny.cli import client

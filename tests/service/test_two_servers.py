@@ -14,7 +14,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.service.conftest import Postgres, Serve, Start, until
+from tests.service.conftest import Serve, Start, until
+from tests.service.postgres import Postgres
 from tests.service.test_serve import Begin, begin, cranny, env  # noqa: F401 - fixtures
 
 from cranny.backends.fake import FakeProcesses

@@ -56,6 +56,7 @@ def shared(folder: Path, users: Accounts, gpu_files: list[Path]) -> Iterator[Sha
     can = enforceable()
     options = ["--limit", f"processes={PROCESSES}"] if "pids" in can else []
     options += [word for path in gpu_files for word in ("--gpu-device", str(path))] if "devices" in can else []
+    options += ["--ulimit", "nofile=777"]
     with shared_service(folder, users, *options) as made:
         yield made
 
@@ -209,6 +210,15 @@ def test_a_job_cannot_start_more_processes_than_the_service_allows(
     assert found["status"] == "failed", said
     assert "fork" in said
     assert "started all" not in said
+
+
+def test_processes_of_a_job_have_the_limits_that_the_service_was_given(
+    shared: Shared, tokens: dict[str, str], users: Accounts
+) -> None:
+    """They cannot raise them, and leave no core dumps, which would hold secrets."""
+    _, said = run(shared, tokens[users.alice], "ulimit -n; ulimit -Hn; ulimit -Hc; ulimit -n 778; true")
+    assert said.splitlines()[:3] == ["777", "777", "0"]
+    assert "not permitted" in said
 
 
 def test_a_job_cannot_open_a_gpu_that_it_was_not_given(

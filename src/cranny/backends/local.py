@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import cast, get_args
 
 from cranny.backends import attempt_files as io
@@ -34,6 +35,7 @@ from cranny.model.errors import CrannyError
 LATE_S = 30.0  # beyond limit and grace, that a supervisor may be late on a busy machine
 LOOK_S = 2.0  # between two looks at what does not end
 MOST_LEFT = 10  # processes that are named
+NO_CORE_DUMP = {"core": 0}  # of another user's job: it would hold secrets, and anything else
 ENTERED = 0o711  # of folders in which other accounts may reach what belongs to them, but list nothing
 
 
@@ -58,17 +60,24 @@ class LocalBackend:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: Cluster | None = None,
         devices: Sequence[str] | None = None,
         grace_s: float = GRACE_S,
         launcher: Launcher | None = None,
         limits: ResourceLimits = NO_LIMITS,
         device_files: Sequence[Path] | None = None,
         log_limit: int = LOG_LIMIT_BYTES,
+        process_limits: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        """Run jobs with limits for each of their GPUs, whose `device_files` are given in their order."""
+        """Run jobs on the GPUs of this machine, or of a cluster that it emulates.
+
+        Limits are for each GPU of a job, and for each process of one. `device_files` of GPUs are in their order.
+        """
+        real = local_machine.gpus() if devices is None else ()
+        cluster = local_machine.cluster_of(real) if cluster is None else cluster
         self._cluster = cluster
         self._limits = limits
+        self._process_limits = (NO_CORE_DUMP if launcher else {}) | dict(process_limits)
         self._log_limit = log_limit  # bytes of each rank that are kept
         self._launcher = launcher  # if jobs run under the accounts of their users
         self._slots = Slots(cluster)
@@ -78,7 +87,7 @@ class LocalBackend:
             str, float
         ] = {}  # when jobs that were stopped should have ended, by the monotonic clock
         self._left: dict[str, list[int]] = {}  # processes of jobs that should have ended
-        found = tuple(index for index, _ in local_machine.gpus()) if devices is None else tuple(devices)
+        found = tuple(index for index, _ in real) if devices is None else tuple(devices)
         slots = [(machine, gpu) for machine, each in enumerate(cluster.machines) for gpu in range(each.gpus)]
         if not found:
             self._device = {slot: str(slot[1]) for slot in slots}
@@ -103,22 +112,6 @@ class LocalBackend:
     def enforced(self) -> list[str]:
         """What control groups enforce here: limits by their controllers, and `devices` that jobs were given."""
         return enforceable() if self._launcher is None else self._launcher.enforced
-
-    @classmethod
-    def this_machine(
-        cls,
-        launcher: Launcher | None = None,
-        limits: ResourceLimits = NO_LIMITS,
-        device_files: Sequence[Path] | None = None,
-        log_limit: int = LOG_LIMIT_BYTES,
-    ) -> "LocalBackend":
-        """Return a backend for this machine: its GPUs or, if it has none, as many slots as it has processors."""
-        found = local_machine.gpus()
-        devices = tuple(index for index, _ in found)
-        cluster = local_machine.cluster_of(found)
-        return cls(
-            cluster, devices, launcher=launcher, limits=limits, device_files=device_files, log_limit=log_limit
-        )
 
     def nodes(self) -> Cluster:
         """Return the machines and their GPU slots."""
@@ -265,6 +258,7 @@ class LocalBackend:
                 {each.log for each in ranks} | {str(log_of(log_dir, each.rank)) for each in what.ranks}
             ),
             "log_limit": self._log_limit,
+            "process_limits": self._process_limits,
         }
         try:
             io.write(files.launch, document, new=True)

@@ -5,7 +5,6 @@ Linux only. It imports little: supervisors use it, and start quickly.
 
 import ctypes
 import os
-import resource
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -86,7 +85,6 @@ def give_up(account: Account | None) -> None:
 
 def become_rank(account: Account) -> None:
     """Turn this process into one of a job: under its account, without a way back, first to go without memory."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core dump holds secrets, and anything else
     Path("/proc/self/oom_score_adj").write_text(str(OOM_SCORE), encoding="ascii")
     give_up(account)
 

@@ -33,6 +33,7 @@ from cranny.backends.control_group import AttemptGroups
 from cranny.backends.log_writer import LogWriter
 from cranny.backends.privileges import Account, become_rank, of_arguments
 from cranny.backends.process import Process, catches, descendants
+from cranny.backends.process_limits import set_process_limits
 from cranny.backends.rank_logs import pipe_of
 from cranny.backends.resource_limits import NO_LIMITS, ResourceLimits
 
@@ -169,10 +170,12 @@ class SupervisedAttempt:
             os.set_blocking(log, True)
             for ours, theirs in ((null, 0), (log, 1), (log, 2)):
                 os.dup2(ours, theirs)
+            trying = "set its limits"
+            set_process_limits(self._what["process_limits"])
             if self._account is not None:
                 trying = f"act as {self._account.name}"
                 become_rank(self._account)
-                trying = f"start {command}"
+            trying = f"start {command}"
             self._prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # last: another account would clear it
             if parent != os.getppid():  # the supervisor was killed just before
                 return

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cranny.backends.process_limits import KINDS, UNLIMITED, most_allowed
 from cranny.backends.resource_limits import WORDS, ResourceLimits
 from cranny.cli.console import warn
 from cranny.cli.options import read_settings
@@ -18,12 +19,17 @@ PAGE = "docs/use/users.md"
 
 
 class EnforcedLimits:
-    """What jobs may use for each of their GPUs, how much of a rank's log is kept, and the device files of GPUs."""
+    """What jobs may use for each GPU and process, how much of a rank's log is kept, and device files of GPUs."""
 
     def __init__(
-        self, limits: Sequence[str] | None, gpu_devices: Sequence[Path] | None, log_limit_mb: float
+        self,
+        limits: Sequence[str] | None,
+        process_limits: Sequence[str] | None,
+        gpu_devices: Sequence[Path] | None,
+        log_limit_mb: float,
     ) -> None:
         self.log_bytes = int(log_limit_mb * 1e6)
+        self.of_process = _read_process_limits(process_limits)
         given = read_settings(limits, "--limit")
         for name, value in given.items():
             if name not in NAMES:
@@ -52,3 +58,20 @@ class EnforcedLimits:
             if self.gpu_devices:
                 raise InputError(f"--gpu-device: {text} ({PAGE})")
             warn(f"{text} ({PAGE})")
+
+
+def _read_process_limits(given: Sequence[str] | None) -> dict[str, int]:
+    """Read limits of each process; none may be above what the service has itself, which only root can raise."""
+    limits = {}
+    for name, value in read_settings(given, "--ulimit").items():
+        if name not in KINDS:
+            raise unknown("limit of a process", name, KINDS)
+        if value != "unlimited" and (type(value) is not int or value < 0):
+            raise InputError(f"--ulimit {name}: must be a whole number or unlimited, not {value!r}")
+        limits[name] = UNLIMITED if value == "unlimited" else value
+        most = most_allowed(name)
+        if most != UNLIMITED and not 0 <= limits[name] <= most:
+            raise InputError(
+                f"--ulimit {name}: the service itself may have {most} (in a unit of systemd: Limit{name.upper()}=)"
+            )
+    return limits

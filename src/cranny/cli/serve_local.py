@@ -51,6 +51,14 @@ class LocalOptions:
             "(default: no limits).",
         ),
     ] = None
+    ulimit: Annotated[
+        list[str] | None,
+        option(
+            "--ulimit",
+            "What each process of a job may use: nofile=65536, memlock=unlimited, nproc, fsize, stack, as, core; "
+            "once for each (default: as the service, without core dumps of other users).",
+        ),
+    ] = None
     log_limit_mb: Annotated[
         float, option("--log-limit-mb", "How much of the output of each rank is kept: the newest.", min=0.1)
     ] = 100.0
@@ -81,7 +89,7 @@ class LocalOptions:
         from cranny.backends.local import LocalBackend
         from cranny.backends.rights import apart, check_one_user
 
-        enforced = EnforcedLimits(self.limit, self.gpu_device, self.log_limit_mb)
+        enforced = EnforcedLimits(self.limit, self.ulimit, self.gpu_device, self.log_limit_mb)
         if self.accounts is None and self.run_as is not None:
             raise InputError("--run-as needs --accounts")
         if self.accounts is None:
@@ -90,13 +98,14 @@ class LocalOptions:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         described = None if cluster is None else options.read_cluster(cluster)
         launcher = None if self.accounts is None else apart(self.accounts, self.run_as, folder)
-        per_gpu, files = enforced.per_gpu, enforced.gpu_devices
-        if described is None:
-            backend = LocalBackend.this_machine(launcher, per_gpu, files, enforced.log_bytes)
-        else:
-            backend = LocalBackend(
-                described, launcher=launcher, limits=per_gpu, device_files=files, log_limit=enforced.log_bytes
-            )
+        backend = LocalBackend(
+            described,
+            launcher=launcher,
+            limits=enforced.per_gpu,
+            device_files=enforced.gpu_devices,
+            log_limit=enforced.log_bytes,
+            process_limits=enforced.of_process,
+        )
         enforced.check(backend, shared=self.shared)
         runs = None if recommend_only else backend
         return JobRunner(runs, backend.nodes(), check_user=backend.check_user)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cranny.backends.slurm.slurm_source import SlurmSource
     from cranny.model.cluster import Cluster
 
-LOCAL_ONLY = ("accounts", "run_as", "limit", "gpu_device")  # options that make no sense with Slurm
+LOCAL_ONLY = ("accounts", "run_as", "limit", "ulimit", "gpu_device")  # options that make no sense with Slurm
 RETRY_S = 5.0  # while Slurm does not answer at the start
 
 
