@@ -118,3 +118,22 @@ def test_a_pod_that_was_evicted_does_not_run_on(tmp_path: Path) -> None:
     trace = read(tmp_path, told, pod("b", "08:10", None, {"nvidia.com/gpu": "1"}, phase="Failed"))
     assert trace.frame.select("job_id", "duration_s").rows() == [("lab/a", 1800.0)]
     assert trace.skipped == {"over, but the log does not say since when": 1}
+
+
+@pytest.mark.parametrize("kept", ["lists", "lines", "one list"])
+def test_pods_that_were_collected_in_one_file(tmp_path: Path, kept: str) -> None:
+    """A pod that is in several answers of kubectl counts once, as the last says it."""
+    two = {"nvidia.com/gpu": "2"}
+    early = [pod("a", "08:10", None, two, node="n1"), pod("b", "08:10", "08:30", two, node="n1")]
+    late = [pod("a", "08:10", "09:10", two, node="n1"), pod("c", "08:40", "09:10", two, node="n1")]
+    for entry in (*early, *late):
+        entry["apiVersion"] = "v1"
+        entry["metadata"]["uid"] = f"{entry['metadata']['name']}-4711"
+    answers = [{"apiVersion": "v1", "kind": "List", "items": items} for items in (early, late)]
+    ways: dict[str, list[Any]] = {"lists": answers, "lines": [*early, *late], "one list": [[*early, *late]]}
+    path = tmp_path / "pods.json"
+    path.write_text("\n".join(json.dumps(each) for each in ways[kept]), encoding="utf-8")
+    trace = read_trace(path)
+    jobs = trace.frame.select("job_id", "duration_s").sort("job_id").rows()
+    assert jobs == [("lab/a", 3600.0), ("lab/b", 1200.0), ("lab/c", 1800.0)]
+    assert "entries that stand in the file again, of which the last counts: 1" in trace.notes

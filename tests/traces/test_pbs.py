@@ -78,3 +78,12 @@ def test_wrong_values_are_named_with_line_and_field(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         read_trace(path, strict=True)
     assert str(caught.value).startswith(f"{path}:1: end: must be a time")
+
+
+def test_values_may_have_spaces_and_semicolons(tmp_path: Path) -> None:
+    path = tmp_path / "20240501"
+    said = 'account="deep learning" jobname=a;b exec_vnode=(a:ngpus=2)'
+    path.write_text(RECORD.format(asked=said), encoding="utf-8")
+    trace = read_trace(path)
+    assert trace.frame.select("job_id", "account", "gpus", "ran_on").rows() == [("1", "deep learning", 2, "a:2")]
+    assert trace.skipped == {}

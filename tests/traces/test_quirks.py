@@ -220,6 +220,7 @@ def test_jobs_larger_than_the_cluster_are_counted() -> None:
 KNOWN: dict[str, tuple[str, ...]] = {
     "acme_kalos_head800": ("nothing is submitted for 3.6 days",),
     "alibaba_openb2023": (
+        "861 rows, 12.2 %",
         "13 jobs submitted 16 days before",
         "half of the jobs come in 3 of 22 weeks",
         "10 times nothing is submitted",
@@ -254,3 +255,26 @@ def test_real_logs_have_the_quirks_that_are_known_of_them(shared: Path, name: st
     assert len(found) == len(KNOWN[name]), found
     for sentence, part in zip(found, KNOWN[name], strict=True):
         assert part in sentence
+
+
+def test_rows_that_are_lost_are_said_first(tmp_path: Path) -> None:
+    rows = [f"{k}|2024-03-01T08:00:00|2024-03-01T08:00:00|2024-03-01T09:00:00|gres/gpu=1" for k in range(97)]
+    wrong = ["x|soon|2024-03-01T08:00:00|2024-03-01T09:00:00|gres/gpu=1", "y|cut", "z|cut"]
+    cpu = [f"c{k}|2024-03-01T08:00:00|2024-03-01T08:00:00|2024-03-01T09:00:00|cpu=1" for k in range(50)]
+    path = tmp_path / "sacct.txt"
+    path.write_text("\n".join(["JobID|Submit|Start|End|AllocTRES", *rows, *wrong, *cpu]), encoding="utf-8")
+    assert q.quirks(read_trace(path))[0] == (
+        "3 rows, 3 % of those that may be jobs on GPUs, cannot be used (2 does not have 5 fields; 1 submit_s: "
+        "must be a time): all figures are without them"
+    )
+    path.write_text("\n".join(["JobID|Submit|Start|End|AllocTRES", *rows, *rows, *cpu]), encoding="utf-8")
+    assert not any("cannot be used" in quirk for quirk in q.quirks(read_trace(path)))
+
+
+def test_times_in_milliseconds_are_said(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    for first in (0, 1_772_409_729_000):
+        rows = [f"{k},{first + k * 86_400_000},1,3600" for k in range(9)]
+        path.write_text("\n".join(["job_id,submit_s,gpus,duration_s", *rows]), encoding="utf-8")
+        found = [quirk for quirk in q.quirks(read_trace(path)) if "milliseconds" in quirk]
+        assert len(found) == 1

@@ -199,11 +199,17 @@ def test_rejects_bytes_that_are_not_utf8(tmp_path: Path) -> None:
     assert refusal(path) == "latin.csv:3: not UTF-8 text"
 
 
-@pytest.mark.parametrize("start", [b"", b"\x00\x01", b"\x1f\x8b"])
+@pytest.mark.parametrize("start", [b"", b"\x00\x01"])
 def test_rejects_binary_rubbish(tmp_path: Path, start: bytes) -> None:
     path = tmp_path / "rubbish"
     path.write_bytes(start + b"\xff" + random.Random(1).randbytes(5000))  # noqa: S311
     assert refusal(path) == f"rubbish: not in a known trace format ({', '.join(READERS)})"
+
+
+def test_rejects_what_only_begins_like_a_compressed_file(tmp_path: Path) -> None:
+    path = tmp_path / "rubbish"
+    path.write_bytes(b"\x1f\x8b\xff" + bytes(50))
+    assert refusal(path) == "rubbish: cannot be read: Unknown compression method"
 
 
 def test_parallel_groups_must_divide_the_gpus(csv: Write) -> None:
@@ -331,3 +337,12 @@ def test_a_named_format_is_taken_at_its_word(csv: Write) -> None:
     parquet = path.with_name("good.parquet")
     read_trace(path).write(parquet)
     assert refusal(parquet, format="cranny-csv").startswith("good.parquet: missing columns job_id, ")
+
+
+def test_seconds_since_1970_have_dates(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text("job_id,submit_s,gpus,duration_s,start_s\na,1772409729,1,60,1772409730\nb,1772409739,1,60,\n")
+    trace = read_trace(path)
+    assert trace.frame.select("submit_s", "start_s").rows() == [(0.0, 1.0), (10.0, None)]
+    assert (trace.zero_epoch_s, trace.zone) == (1772409729.0, "UTC")
+    assert trace.notes == ("time zero is 2026-03-02 00:02:09 (UTC): submit_s is taken as seconds since 1970",)

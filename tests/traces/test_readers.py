@@ -65,9 +65,9 @@ SIZES = ("job_id", "submit_s", "gpus", "duration_s")
                 ("100", 60.0, 16, 93600.0),
                 ("105", 360.0, 8, 259200.0),
                 ("106", 420.0, 4, 60.0),
+                ("107", 540.0, 4, 60.0),  # has a bar in its JobName
             ],
             {
-                "does not have 14 fields": 1,
                 "a step, whose job has a row of its own": 1,
                 CPU: 1,
                 NEVER: 2,
@@ -179,6 +179,7 @@ def test_a_log_tells_who_when_and_where() -> None:
         (660.0, "gpu", "ann", "COMPLETED", "c1", 2, 172800.0, "h100"),
         (370.0, "gpu", "ann", "RUNNING", "c1", 1, None, None),
         (420.0, "gpu", "ann", "TIMEOUT", "c1", 1, 60.0, None),
+        (600.0, "gpu", "ann", "COMPLETED", "c1", 1, 600.0, None),
     ]
     columns = ("start_s", "tenant", "user", "status", "attempts", "machines")  # type: ignore[assignment]
     assert read_trace(SAMPLES / "philly.json").frame.select(columns).rows() == [
@@ -343,7 +344,12 @@ def test_logged_columns_that_are_no_numbers_are_emptied_and_noted(tmp_path: Path
 
 def test_a_slice_from_zero_moves_every_time() -> None:
     frame = read_trace(SAMPLES / "sacct.txt").slice(skip=1, from_zero=True).frame
-    assert frame.select("submit_s", "start_s").rows() == [(0.0, 600.0), (300.0, 310.0), (360.0, 360.0)]
+    assert frame.select("submit_s", "start_s").rows() == [
+        (0.0, 600.0),
+        (300.0, 310.0),
+        (360.0, 360.0),
+        (480.0, 540.0),
+    ]
 
 
 @pytest.mark.parametrize(

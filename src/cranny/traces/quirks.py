@@ -3,6 +3,7 @@
 Each quirk is one function that looks at a trace and returns one sentence with numbers, or None.
 """
 
+import re
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -11,6 +12,7 @@ import polars as pl
 
 from cranny.traces.generate import Floats
 from cranny.traces.inspect import DAY_S, HOUR_S, requested, waits
+from cranny.traces.readers.timestamps import MOST_S
 from cranny.traces.schema import DRAWN_MODELS_COLUMN
 from cranny.traces.trace import Trace
 from cranny.traces.window import far_sentence
@@ -20,6 +22,11 @@ Flags = npt.NDArray[np.bool_]
 FEW = 20  # jobs that may look alike by chance
 MINUTE_S = 60.0
 WEEK_S = 7 * DAY_S
+YEAR_S = 365 * DAY_S
+MOST_YEARS = 20  # of a log
+LOST_SHARE = 0.01  # of rows that may be jobs
+# Reasons to skip a row that say nothing of what it was; others (CPU-only, never started, steps) do.
+LOST = re.compile("^(does not have|ended before|over, but|no end in the log|no duration|not a job)|: must")
 LIMIT_HOURS = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 36, 48, 72, 96, 120, 168, 240, 336, 720)
 
 
@@ -29,6 +36,29 @@ def quirks(trace: Trace, capacity_gpus: int | None = None) -> list[str]:
     if capacity_gpus is not None:
         found += [quirk(trace, capacity_gpus) for quirk in CAPACITY_QUIRKS]
     return [sentence for sentence in found if sentence]
+
+
+def rows_lost(trace: Trace) -> str | None:
+    """Find logs of which many rows cannot be used, so that all figures are of a part of the cluster's work."""
+    lost = {reason: count for reason, count in trace.skipped.items() if LOST.search(reason)}
+    count = sum(lost.values())
+    share = count / (len(trace) + count)
+    why = "; ".join(f"{count:,} {reason}" for reason, count in lost.items())
+    said = f"{count:,} rows, {_percent(share)} of those that may be jobs on GPUs, cannot be used ({why})"
+    return f"{said}: all figures are without them" if share >= LOST_SHARE else None
+
+
+def not_seconds(trace: Trace) -> str | None:
+    """Find times that cannot be seconds, since the log would last for decades or be of a far year."""
+    first_s, last_s = float(trace.frame["submit_s"][0]), float(trace.frame["submit_s"][-1])
+    years = (first_s if first_s >= MOST_S else last_s - first_s) / YEAR_S
+    what = (
+        "the first submission is {:,.0f} years after time zero"
+        if first_s >= MOST_S
+        else "the log is of {:,.0f} years"
+    )
+    why = "times may be milliseconds, and must be seconds"
+    return f"{what.format(years)}: {why}" if years > MOST_YEARS else None
 
 
 def cut_durations(trace: Trace) -> str | None:
@@ -192,6 +222,8 @@ def jobs_too_large(trace: Trace, capacity_gpus: int) -> str | None:
 
 
 QUIRKS: Sequence[Callable[[Trace], str | None]] = (
+    rows_lost,
+    not_seconds,
     several_clusters,
     far_from_the_rest,
     cut_durations,

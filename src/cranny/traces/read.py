@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from lzma import LZMAError
 from pathlib import Path
 from typing import Protocol
 
@@ -10,6 +11,7 @@ import polars as pl
 
 from cranny.model.errors import InputError, unknown
 from cranny.model.profile import ModelProfile, library
+from cranny.traces.compressed import open_unpacked, unpacked
 from cranny.traces.gpu_parts import without_parts
 from cranny.traces.readers import (
     acme,
@@ -30,6 +32,7 @@ from cranny.traces.readers import (
 from cranny.traces.readers.delimited import HEAD_BYTES, first_fields
 from cranny.traces.schema import REQUIRED
 from cranny.traces.trace import Trace
+from cranny.traces.unknown_format import advice
 from cranny.traces.zones import time_zone
 
 AUTO = "auto"
@@ -109,9 +112,25 @@ def read_trace(
         raise unknown("trace format", format, [AUTO, *READERS])
     path = Path(path)
     head = _head(path)
-    name = _sniffed(head) if format == AUTO else format
-    if name is None:
-        raise InputError(f"{path}: not in a known trace format ({', '.join(READERS)})")
+    with unpacked(path) as plain:
+        name = _sniffed(head, plain) if format == AUTO else format
+        if name is None:
+            what = advice(head) or f"not in a known trace format ({', '.join(READERS)})"
+            raise InputError(f"{path}: {what}")
+        return _read(plain, name, profiles, zone, strict=strict, count_parts=count_parts, attempts=attempts)
+
+
+def _read(
+    path: Path,
+    name: str,
+    profiles: Mapping[str, ModelProfile] | None,
+    zone: str | None,
+    *,
+    strict: bool | None,
+    count_parts: bool,
+    attempts: bool,
+) -> Trace:
+    """Read a file of a known format."""
     reader = READERS[name]
     known = library() if profiles is None else profiles
     strict = reader.strict if strict is None else strict
@@ -131,25 +150,26 @@ def read_trace(
 
 def find_format(path: str | Path) -> str | None:
     """Return the format that a file begins like, or None."""
-    return _sniffed(_head(Path(path)))
+    return _sniffed(_head(Path(path)), Path(path))
 
 
-def _sniffed(head: bytes) -> str | None:
-    """Return the format of a file that begins like this."""
-    return next((name for name, reader in READERS.items() if reader.sniff(head)), None)
+def _sniffed(head: bytes, path: Path) -> str | None:
+    """Return the format of a file that begins like this; Parquet has the names of its columns at its end."""
+    name = next((name for name, reader in READERS.items() if reader.sniff(head)), None)
+    return "sacct" if name == "cranny-parquet" and sacct.is_sacct_table(path) else name
 
 
 def _head(path: Path) -> bytes:
     """Return the first bytes of a file that can be read and is not empty."""
     try:
-        with path.open("rb") as file:
+        with open_unpacked(path) as file:
             head = file.read(HEAD_BYTES)
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such file") from None
     except IsADirectoryError:
         raise InputError(f"{path}: is a folder, not a trace") from None
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
+    except (OSError, ValueError, EOFError, LZMAError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise InputError(f"{path}: cannot be read: {reason}") from None
     if not head.strip():
         raise InputError(f"{path}: is empty")
@@ -183,7 +203,7 @@ def _trace_format(path: Path) -> str | None:
     except InputError:  # empty, or not ours to read
         return None
     if found == "cranny-csv":
-        with path.open("rb") as file:
+        with open_unpacked(path) as file:
             columns = set(first_fields(file.read(HEAD_BYTES), ","))
     elif found == "cranny-parquet":
         try:

@@ -254,7 +254,8 @@ def checked(
         keep &= ~repeated
     if not keep.any():
         why = "; ".join(f"{count} rows skipped: {reason}" for reason, count in skipped.items())
-        raise InputError(f"{file}: no jobs" + (f" ({why})" if why else ""))
+        example = f"; {_error(first[1], find(first[0]), profiles)}" if first is not None else ""
+        raise InputError(f"{file}: no jobs" + (f" ({why}){example}" if why else ""))
     if not keep.all():
         frame = frame.filter(keep)
     frame = frame.with_columns(pl.col(name).cast(SCHEMA[name]) for name in ("gpus", *COUNTS) if name in frame)

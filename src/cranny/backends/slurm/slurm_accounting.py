@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from cranny.backends.protocol import BackendError
 from cranny.backends.slurm.slurm_commands import SlurmCommands
-from cranny.traces.readers.sacct import ASK_FOR
+from cranny.traces.readers.sacct_fields import ASK_FOR
 
 PATIENCE_S = 1800.0  # slurmdbd may take minutes for a month of jobs
 

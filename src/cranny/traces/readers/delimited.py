@@ -4,6 +4,7 @@ Lines are read as they are and split in a stream, so that the text is never held
 too many fields is one bad row, not the end of the file.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -33,6 +34,8 @@ class DelimitedFormat:
     needs: Sequence[str] = ()  # columns that tell a file of this kind, and must be there
     separator: str = ","
     names: Sequence[str] = ()  # of a table without a header line; one that has it all the same is fine
+    rest: bool = False  # whether separators after the last name are part of its value
+    free_text: Sequence[str] = ()  # columns that are not used, and in which separators may stand
 
     def sniff(self, head: bytes) -> bool:
         """Say whether a file begins with a header line that has the columns needed."""
@@ -46,12 +49,15 @@ class DelimitedFormat:
         log = self.log if isinstance(self.log, LogMapping) else self.log(names, profiles, str(path))
         line, fields = pl.col(_LINE), pl.col(_FIELDS)
         lines = pl.scan_lines(path, name=_LINE, row_index_name=ROW, glob=False).slice(skip)
-        split = lines.with_columns(line.str.split_exact(self.separator, len(names) - 1).alias(_FIELDS))
+        lines = lines.with_columns(self._without_free_text(line, names))
+        parts = line.str.splitn if self.rest else line.str.split_exact
+        split = lines.with_columns(parts(self.separator, len(names) - (not self.rest)).alias(_FIELDS))
+        between = line.str.count_matches(self.separator, literal=True)
         table = split.select(
             ROW,
             *(fields.struct[k].str.strip_chars(_PADDING).alias(name) for k, name in enumerate(names)),
             (line.str.strip_chars() == "").alias(BLANK),
-            (line.str.count_matches(self.separator, literal=True) != len(names) - 1).alias(_RAGGED),
+            (between < len(names) - 1 if self.rest else between != len(names) - 1).alias(_RAGGED),
         )
         try:
             frame = table.select(*log.taken(names), BLANK, _RAGGED).collect(engine="streaming")
@@ -67,12 +73,25 @@ class DelimitedFormat:
             number = skip + row + 1
             with path.open(encoding="utf-8", newline="\n") as file:
                 line = next(islice(file, number - 1, None), "")
-            fields = (value.strip(_PADDING + "\n") for value in line.split(self.separator))
+            most = len(names) - 1 if self.rest else -1
+            fields = (value.strip(_PADDING + "\n") for value in line.split(self.separator, most))
             values = dict(zip(names, fields, strict=False))
             return SourceRow(f"line {number}", at(path, number), values, log.names)
 
         ruled = replace(log, rules=(ragged, *log.rules))
         return as_trace(path, frame, ruled, find, profiles, strict=strict)
+
+    def _without_free_text(self, line: pl.Expr, names: Sequence[str]) -> pl.Expr:
+        """Empty the one column of free text in lines that have too many separators, which can only be in it."""
+        free = [k for k, name in enumerate(names) if name in self.free_text]
+        if len(free) != 1:
+            return line
+        mark, (at_column,) = re.escape(self.separator), free
+        field = f"[^{mark}]*"
+        rest = len(names) - 1 - at_column
+        form = f"^((?:{field}{mark}){{{at_column}}}).*?((?:{mark}{field}){{{rest}}})$"
+        too_many = line.str.count_matches(self.separator, literal=True) > len(names) - 1
+        return pl.when(too_many).then(line.str.replace(form, "${1}${2}")).otherwise(line).alias(_LINE)
 
     def _header(self, path: Path) -> tuple[Sequence[str], int]:
         """Return the names of the columns, and how many lines come before the first row."""

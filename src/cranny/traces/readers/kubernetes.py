@@ -1,4 +1,4 @@
-"""Reader of Kubernetes: the JSON of `kubectl get pods -A -o json`, of jobs, or of both.
+"""Reader of Kubernetes: the JSON of `kubectl get pods -A -o json`, of jobs, or of both, once or several times.
 
 Pods of one owner (a Job, a PyTorchJob and so on) are one job, whose GPUs and machines are the most that its pods
 held at once: a pod that replaces a failed one does not add to it. Where all pods had ended before the next one
@@ -16,7 +16,7 @@ import polars as pl
 
 from cranny.model.errors import InputError
 from cranny.model.profile import ModelProfile
-from cranny.traces.readers.json_log import load, mapping, number, objects, rows_trace, text
+from cranny.traces.readers.json_log import load_all, mapping, number, objects, rows_trace, text
 from cranny.traces.readers.kubernetes_gpus import NodeLabels, asked_gpus, gpu_type, node_labels
 from cranny.traces.readers.kubernetes_pods import Pod, attempts, joined, known_s, most_at_once
 from cranny.traces.readers.log_mapping import endless, life
@@ -37,20 +37,15 @@ _FINISHED = pl.col("status").str.contains("Succeeded|Failed") & ~pl.col("status"
 
 def sniff(head: bytes) -> bool:
     """Say whether a file begins like what kubectl writes as JSON."""
-    return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and b'"apiVersion"' in head
+    return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")) and b'"apiVersion"' in head
 
 
 def read(path: Path, profiles: Mapping[str, ModelProfile], *, strict: bool) -> Trace:
     """Read a file."""
-    document = mapping(load(path))
-    items = document.get("items", [document])
-    if not isinstance(items, list) or not document:
-        raise InputError(f"{path}: must be a list of pods or jobs, as `kubectl get pods -A -o json` writes it")
+    items, repeated = _entries(path)
     owners: dict[object, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {}  # their pods, and the job itself
     nodes: NodeLabels = {}
-    for place, item in enumerate(items):
-        entry = mapping(item)
-        kind = entry.get("kind") or str(document.get("kind")).removesuffix("List")
+    for place, (kind, entry) in enumerate(items):
         if kind == "Pod":
             owners.setdefault(_owner(entry), ([], []))[0].append(entry)
         elif kind == "Job":
@@ -63,6 +58,8 @@ def read(path: Path, profiles: Mapping[str, ModelProfile], *, strict: bool) -> T
     again = len(rows) - len(owners)
     found = sum(len(pods) + len(jobs) or 1 for pods, jobs in owners.values())
     notes = [f"{found} pods and jobs make {len(owners)} jobs"] if len(owners) != found else []
+    if repeated:
+        notes.append(f"entries that stand in the file again, of which the last counts: {repeated}")
     if again:
         notes.append(
             f"jobs whose pods ended and started again have a row for each attempt: {again} more than jobs"
@@ -73,6 +70,31 @@ def read(path: Path, profiles: Mapping[str, ModelProfile], *, strict: bool) -> T
         )
     rules = (*life(running=True), endless(_FINISHED))
     return rows_trace(path, rows, CALLED, profiles, strict=strict, zone="UTC", notes=notes, rules=rules)
+
+
+def _entries(path: Path) -> tuple[list[tuple[str, dict[str, Any]]], int]:
+    """Return what a file lists, each with its kind, and how many of them stand there again.
+
+    A file may hold several answers of kubectl after each other, or an entry a line: pods that are gone are in no
+    later answer, so people collect them. Of a pod that is in several the last says most.
+    """
+    found: dict[object, tuple[str, dict[str, Any]]] = {}
+    count = 0
+    for document in load_all(path):
+        parent = mapping(document)
+        items = document if isinstance(document, list) else parent.get("items", [parent])
+        if not isinstance(items, list) or not document:
+            raise InputError(f"{path}: must be a list of pods or jobs, as `kubectl get pods -A -o json` writes it")
+        of_list = str(parent.get("kind")).removesuffix("List")
+        for item in items:
+            count += 1
+            entry = mapping(item)
+            kind = entry.get("kind") or of_list
+            uid = text(mapping(entry.get("metadata")).get("uid"))
+            key = (kind, uid or _name(entry)) if uid or _name(entry)[1] else count
+            found.pop(key, None)
+            found[key] = str(kind), entry
+    return list(found.values()), count - len(found)
 
 
 def _name(entry: dict[str, Any]) -> tuple[str | None, str | None]:

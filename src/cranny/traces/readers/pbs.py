@@ -58,8 +58,10 @@ def sniff(head: bytes) -> bool:
 
 
 def _of(key: str) -> pl.Expr:
-    """Take the value of a key."""
-    return pl.col("message").str.extract(rf'(?:^|\s){re.escape(key)}="?([^"\s]+)')
+    """Take the value of a key, which may stand in quotation marks."""
+    begin = rf"(?:^|\s){re.escape(key)}="
+    message = pl.col("message")
+    return pl.coalesce(message.str.extract(begin + r'([^"\s]+)'), message.str.extract(begin + r'"([^"]+)"'))
 
 
 def _time_s(key: str) -> pl.Expr:
@@ -164,5 +166,5 @@ LOG = LogMapping(
     after=_after,
 )
 
-_FORMAT = DelimitedFormat(LOG, separator=";", names=NAMES)
+_FORMAT = DelimitedFormat(LOG, separator=";", names=NAMES, rest=True)
 read = _FORMAT.read

@@ -1,8 +1,7 @@
 """Reader of Slurm's accounting: `sacct -D -X -P` with any fields in any order, as long as they suffice.
 
-GPUs come from the first of AllocTRES, ReqTRES, AllocGRES, ReqGRES that says something; the last two are taken as
-the job's total. `gres/gpu=8` counts all GPUs of a job; where only types are listed, as in `gres/gpu:h100=8`, these
-are added up. A job that holds shards has a part of one GPU on each of its machines.
+It may also be `sacct --json`, have another delimiter, or be a table that a program made of it: CSV or Parquet with
+the names of sacct's fields.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,21 +13,23 @@ import polars as pl
 from cranny.model.errors import InputError
 from cranny.model.profile import ModelProfile
 from cranny.traces.readers import slurm_rows, timestamps
-from cranny.traces.readers.delimited import DelimitedFormat, first_fields
+from cranny.traces.readers.cranny_format import sniff_parquet
+from cranny.traces.readers.delimited import HEAD_BYTES, DelimitedFormat, first_fields
 from cranny.traces.readers.distinct import of_distinct
-from cranny.traces.readers.log_mapping import Columns, LogMapping, life, number, text
-from cranny.traces.readers.slurm_rows import LATER, PARTS, REPEATED, STEP
+from cranny.traces.readers.log_mapping import UTC, Columns, LogMapping, life, number, text
+from cranny.traces.readers.log_table import read_log_table
+from cranny.traces.readers.sacct_fields import ASK_FOR, GRES, IDS, NODES, TRES, first_of
+from cranny.traces.readers.sacct_gpus import gpu_columns
+from cranny.traces.readers.sacct_json import read_json, sniff_json
+from cranny.traces.readers.slurm_rows import LATER, REPEATED, STEP
 from cranny.traces.schema import RowRule, missing
 from cranny.traces.trace import Trace
 from cranny.traces.zones import time_zone
 
-IDS = ("JobID", "JobIDRaw")
-TRES = ("AllocTRES", "ReqTRES")
-GRES = ("AllocGRES", "ReqGRES")
-ASK_FOR = (
-    "Cluster,JobID,User,Account,Partition,QOS,Reservation,Priority,State,Submit,Eligible,Start,End,ElapsedRaw,"
-    "Timelimit,NNodes,NodeList,AllocTRES,ReqTRES"
-)
+DELIMITERS = ("|", "\t", ";", "^", "~", "!", "@", "#", ",")  # of --delimiter; a comma needs quotation marks
+# What users write, in which the delimiter may stand.
+FREE_TEXT = ("JobName", "SubmitLine", "Comment", "AdminComment", "SystemComment", "Extra", "WorkDir")
+STILL_THERE = "^(RUNNING|SUSPENDED|PENDING|REQUEUED|RESIZING|COMPLETING|STOPPED)"
 NO_MACHINES = ("", "None assigned", "(null)", "None", "Unknown")
 OWN_CLOCK = "the clock of the cluster that wrote the log"
 
@@ -37,9 +38,26 @@ _RULES = (_STEP, REPEATED, *life(running=True))
 
 
 def sniff(head: bytes) -> bool:
-    """Say whether a file begins with a line of field names of sacct."""
-    names = first_fields(head, "|")
-    return not set(IDS).isdisjoint(names) and len(names) > 1
+    """Say whether a file begins with a line of field names of sacct, or with its JSON."""
+    return _delimiter(head) is not None or sniff_json(head)
+
+
+def _delimiter(head: bytes) -> str | None:
+    """Return what stands between the field names that a file begins with, if they are sacct's."""
+    for delimiter in DELIMITERS:
+        names = first_fields(head, delimiter)
+        if not set(IDS).isdisjoint(names) and len(names) > 1:
+            return delimiter
+    return None
+
+
+def is_sacct_table(path: Path) -> bool:
+    """Say whether a Parquet file has the names of sacct's fields."""
+    try:
+        names = set(pl.read_parquet_schema(path))
+    except (pl.exceptions.PolarsError, OSError):
+        return False
+    return not names.isdisjoint(IDS) and not names.isdisjoint((*TRES, *GRES))
 
 
 def log(names: Sequence[str], _: Mapping[str, ModelProfile], file: str, zone: str | None = None) -> LogMapping:
@@ -49,22 +67,15 @@ def log(names: Sequence[str], _: Mapping[str, ModelProfile], file: str, zone: st
     if not ids or not tells_gpus:
         lacks = "GPUs" if ids else "ids"
         raise InputError(f"{file}: has no column for {lacks}; ask for sacct -a -D -X -P -o {ASK_FOR}")
-    missing(file, ("Submit", "Start", "End"), names)
-    lasts, limit = _first(names, "ElapsedRaw", "Elapsed"), _first(names, "TimelimitRaw", "Timelimit")
-    columns: Columns = {
-        "job_id": ids[0],
-        "gpus": pl.coalesce(
-            of_distinct(given, partial(_gpus, name=name), pl.Float64())
-            for name, given in _first_given(tells_gpus).items()
-        ),
-        "gpu_type": pl.coalesce(of_distinct(text(name), _gpu_type, pl.String()) for name in tells_gpus),
-        PARTS: of_distinct(pl.coalesce(text(name) for name in tells_gpus), _parts, pl.String()),
-        **_times(names, zone),
-    }
+    lasts, limit = first_of(names, "ElapsedRaw", "Elapsed"), first_of(names, "TimelimitRaw", "Timelimit")
+    missing(file, ("Submit", "Start", *(() if lasts else ("End",))), names)
+    columns: Columns = {"job_id": ids[0], **gpu_columns(tells_gpus, names), **_times(names, zone)}
     called = {"submit_s": "Submit", "start_s": "Start", "end_s": "End", "gpus": tells_gpus[0]}
     if lasts:
         columns["duration_s"] = number(lasts) if lasts.endswith("Raw") else timestamps.length_s(pl.col(lasts))
         called["duration_s"] = lasts
+        if "End" not in names:
+            columns |= _ends(columns, names)
     if "State" in names:
         columns["status"] = text("State").str.extract(r"^(\S+)")  # less the "by 1000" after CANCELLED
     if "NodeList" in names:
@@ -82,6 +93,20 @@ def log(names: Sequence[str], _: Mapping[str, ModelProfile], file: str, zone: st
     return LogMapping(columns, further, _RULES, called, clock, before=_before, after=after, read_in=zone)
 
 
+def _ends(columns: Columns, names: Sequence[str]) -> Columns:
+    """Let jobs that are over end when they have lasted as long as the log says."""
+    over = (
+        ~text("State").str.contains(STILL_THERE).fill_null(value=False) if "State" in names else pl.lit(value=True)
+    )
+    return {
+        "end_s" if ours == "start_s" else f"{LATER}end_s": pl.when(over).then(
+            columns[ours] + columns["duration_s"]
+        )
+        for ours in ("start_s", f"{LATER}start_s")
+        if ours in columns
+    }
+
+
 def _times(names: Sequence[str], zone: str | None) -> Columns:
     """Take the times of a job, each in both its readings if there is a zone whose clocks may be changed."""
     columns: Columns = {}
@@ -92,11 +117,17 @@ def _times(names: Sequence[str], zone: str | None) -> Columns:
             if zone is not None:
                 columns[LATER + ours] = timestamps.epoch_s(pl.col(name), "T", zone, later=True)
     # Cancelled before it started: some versions of Slurm log a start all the same.
-    began = [text(name).is_not_null() for name in ("AllocTRES",) if name in names]
-    began += [_assigned()] if "NodeList" in names else []
+    # Machines say it best: sites that keep no account of resources have an empty AllocTRES for every job.
+    began = (
+        _assigned()
+        if "NodeList" in names
+        else text("AllocTRES").is_not_null()
+        if "AllocTRES" in names
+        else pl.lit(value=True)
+    )
     for ours in ("start_s", LATER + "start_s"):
-        if began and ours in columns:
-            columns[ours] = pl.when(*began).then(columns[ours])
+        if ours in columns:
+            columns[ours] = pl.when(began).then(columns[ours])
     return columns
 
 
@@ -108,7 +139,7 @@ def _assigned() -> pl.Expr:
 def _further(names: Sequence[str]) -> dict[str, str]:
     """Return what a log may say besides."""
     return {
-        "tenant": _first(names, "Partition", "Account"),
+        "tenant": first_of(names, "Partition", "Account"),
         "user": "User",
         "account": "Account",
         "partition": "Partition",
@@ -116,7 +147,7 @@ def _further(names: Sequence[str]) -> dict[str, str]:
         "reservation": "Reservation",
         "priority": "Priority",
         "cluster": "Cluster",
-        "machines": _first(names, "NNodes", "AllocNodes"),
+        "machines": first_of(names, *NODES),
     }
 
 
@@ -138,55 +169,16 @@ def _after(frame: pl.DataFrame, *, allocated: bool) -> tuple[pl.DataFrame, Mappi
     return frame, heterogeneous, (*parts, *lists)
 
 
-def _first(names: Sequence[str], *wanted: str) -> str:
-    """Return the first of these columns that the log has, or no name."""
-    return next((name for name in wanted if name in names), "")
-
-
-def _first_given(names: Sequence[str]) -> dict[str, pl.Expr]:
-    """Return each field where none before it is given: what need not be looked at is null, and costs nothing."""
-    given = [text(name) for name in names]
-    before = [
-        pl.lit(value=True),
-        *(pl.all_horizontal(each.is_null() for each in given[:k]) for k in range(1, len(names))),
-    ]
-    return {name: pl.when(empty).then(each) for name, empty, each in zip(names, before, given, strict=True)}
-
-
-def _gpus(given: pl.Expr, name: str) -> pl.Expr:
-    """Count the GPUs of a field; null where it is empty, 0 where it names no GPU."""
-    # TRES reads gres/gpu=8 or gres/gpu:h100=8, GRES reads gpu:8 or gpu:h100:8.
-    one, typed, machines = (r"gres/gpu=(\d+)", r"gres/gpu:[^=,]+=(\d+)", r"node=(\d+)")
-    if name in GRES:
-        one, typed, machines = (r"(?:^|,)gpu:(\d+)(?:[,(]|$)", r"(?:^|,)gpu:[^:,]+:(\d+)", r"node:(\d+)")
-    total = given.str.extract(one).cast(pl.Float64, strict=False)
-    left = pl.when(total.is_null()).then(given)
-    by_type = left.str.extract_all(typed)
-    counts = by_type.list.eval(pl.element().str.extract(typed).cast(pl.Float64, strict=False)).list.sum()
-    shared = pl.when(left.str.contains("shard", literal=True)).then(left)
-    machines_shared = shared.str.extract(machines).cast(pl.Float64, strict=False)
-    on = pl.when(shared.is_not_null()).then(machines_shared.fill_null(1.0))
-    found = pl.coalesce(total, pl.when(counts > 0).then(counts), on, 0.0)
-    return pl.when(given.is_not_null()).then(found)
-
-
-def _gpu_type(given: pl.Expr) -> pl.Expr:
-    """Take the type of GPU that a field names; none if it names several."""
-    named = r"gpu:([^:=,]+)[:=]\d"
-    return pl.when(given.str.count_matches(named) == 1).then(given.str.extract(named))
-
-
-def _parts(given: pl.Expr) -> pl.Expr:
-    """Take a field if it names MIG instances, or shards and no GPU."""
-    # Most rows name no parts, and looking for a plain text is quick.
-    likely = pl.when(given.str.contains_any(["g.", "shard"])).then(given)
-    parts = likely.str.contains(r"gpu:[^=,]*\dg\.\d+gb")
-    shards = likely.str.contains("shard", literal=True) & ~likely.str.contains("gpu[:=]")
-    return pl.when(parts | shards).then(likely)
-
-
 def read(path: Path, profiles: Mapping[str, ModelProfile], *, strict: bool, zone: str | None = None) -> Trace:
     """Read a file; times that name no zone are of `zone`, or on a clock of their own."""
     if zone is not None:
         time_zone(zone)
-    return DelimitedFormat(partial(log, zone=zone), separator="|").read(path, profiles, strict=strict)
+    make_log = partial(log, zone=zone)
+    with path.open("rb") as file:
+        head = file.read(HEAD_BYTES)
+    if sniff_json(head):
+        return read_json(path, profiles, partial(log, zone=zone or UTC), strict=strict)
+    delimiter = _delimiter(head) or "|"
+    if sniff_parquet(head) or delimiter == ",":
+        return read_log_table(path, profiles, make_log, strict=strict, parquet=sniff_parquet(head))
+    return DelimitedFormat(make_log, separator=delimiter, free_text=FREE_TEXT).read(path, profiles, strict=strict)

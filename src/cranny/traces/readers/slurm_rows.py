@@ -33,7 +33,7 @@ HETEROGENEOUS = "a further part of a heterogeneous job, which counts with the fi
 LEAST_SHARDS = 2  # of a GPU that is shared at all
 _PART_ID = r"^(.*\d)\+\d+(@\d+)?$"
 _ROW = "(number)"
-_GPUS = re.compile(r"gpu:([^:=,]+)[:=](\d+)")
+_GPUS = re.compile(r"gpu:([^:=,(]+)[:=](\d+)")
 _TOTAL = re.compile(r"gres/gpu=(\d+)")
 _SHARDS = re.compile(r"(?:gres/shard=|(?:^|,)shard:(?:[^:,]+:)?)(\d+)")
 

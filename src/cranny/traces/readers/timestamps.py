@@ -13,6 +13,7 @@ import polars as pl
 
 from cranny.traces.zones import time_zone
 
+MOST_S = 1e11  # seconds since 1970, in the year 5138
 NOTHING = ("", "None", "none", "Unknown", "unknown", "null", "NULL", "NaT", "nan", "NaN", "N/A", "-")
 
 
@@ -44,8 +45,14 @@ def epoch_s(text: pl.Expr, between: str = " ", zone: str | None = None, *, later
     sound = rest.str.contains(r"^(\.\d+)?(Z|[+-]\d\d:?\d\d)?$")
     odd_s = pl.when(sound).then(local_s + fraction_s)
     return pl.when(_given(text)).then(
-        pl.coalesce(plain_s, odd_s, odd.cast(pl.Float64, strict=False), pl.lit(math.nan))
+        pl.coalesce(plain_s, odd_s, _since_1970_s(odd.cast(pl.Float64, strict=False)), pl.lit(math.nan))
     )
+
+
+def _since_1970_s(number: pl.Expr) -> pl.Expr:
+    """Read a number that may count thousandths, millionths or billionths of a second: no log is of a far year."""
+    unit = pl.when(number.abs() < MOST_S).then(1.0).when(number.abs() < MOST_S * 1e3).then(1e3)
+    return number / unit.when(number.abs() < MOST_S * 1e6).then(1e6).otherwise(1e9)
 
 
 def length_s(text: pl.Expr) -> pl.Expr:
