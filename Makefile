@@ -2,8 +2,13 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-# Test processes: one more than there are cores, since tests of servers and jobs mostly wait.
-TESTERS := $(shell expr 1 + `getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2`)
+# Test processes: two more than there are cores, since tests of servers and jobs mostly wait. Those come first
+# (tests/conftest.py); a process that has nothing left takes over half of what another has.
+TESTERS := $(shell expr 2 + `getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2`)
+PYTEST := $(BIN)/pytest -n $(TESTERS) --dist worksteal
+# Some containers ask Python to keep no bytecode: then each test process compiles all tests, and each service and job
+# all of cranny, which takes a tenth of the whole time.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test fuzz chaos coverage check docs bench testbed release lock format clean
 .DEFAULT_GOAL := demo
@@ -12,7 +17,7 @@ demo: .venv/run.done  ## compare cranny with its rivals and write out/demo.html
 	$(BIN)/cranny demo
 
 test: check .venv/system.done  ## everything that CI runs
-	$(BIN)/pytest -n $(TESTERS)
+	$(PYTEST)
 
 # What it finds becomes an @example of the test. SEED=N draws as a run that printed N.
 ROUNDS ?= 3
@@ -20,7 +25,7 @@ fuzz: .venv/system.done  ## all property tests with draws at random, ROUNDS time
 	@for round in $$(seq $(ROUNDS)); do \
 	  seed=$${SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; \
 	  echo "make fuzz ROUNDS=1 SEED=$$seed"; \
-	  HYPOTHESIS_PROFILE=fuzz $(BIN)/pytest -n $(TESTERS) --hypothesis-seed=$$seed \
+	  HYPOTHESIS_PROFILE=fuzz $(PYTEST) --hypothesis-seed=$$seed \
 	    $$(grep -rlE '^from (hypothesis|schemathesis)' tests --include='test_*.py') || exit 1; \
 	done
 
@@ -30,7 +35,7 @@ chaos: .venv/system.done  ## kills and stops services and supervisors, crashes d
 	$(BIN)/python -m tests.chaos --seconds $(CHAOS_S) $(if $(SEED),--seed $(SEED))
 
 coverage: .venv/system.done  ## which lines and branches the tests reach: a summary, and out/coverage/index.html
-	$(BIN)/pytest -n $(TESTERS) --cov --cov-report=term --cov-report=html --cov-fail-under=92
+	$(PYTEST) --cov --cov-report=term --cov-report=html --cov-fail-under=92
 
 release: .venv/dev.done  ## build wheel and sdist, and try them in an empty environment
 	rm -rf dist

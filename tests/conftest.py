@@ -22,6 +22,32 @@ for profile in ("ci", "fuzz"):
     )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
+# Tests that mostly wait: for jobs, services, databases and browsers. They come first, those that take longest at
+# the very start, so that other processes compute meanwhile, and none is waited for in the end.
+WAITING = (
+    "benchmarks/test_testbed.py",
+    "slurm/test_slurm_service.py",
+    "service/test_torch_training.py",
+    "service/test_crash.py",
+    "slurm/test_stream.py",
+    "agent/test_torch.py",
+    "analysis/sweep/test_ray_runner.py",
+    "slurm/",
+    "chaos/",
+    "service/",
+    "backends/",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put tests that mostly wait before all others."""
+
+    def place(item: pytest.Item) -> int:
+        name = item.nodeid.removeprefix("tests/")
+        return next((at for at, start in enumerate(WAITING) if name.startswith(start)), len(WAITING))
+
+    items.sort(key=place)
+
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail a run in CI that skipped anything: everything that a test may need is there."""
