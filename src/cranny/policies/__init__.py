@@ -7,6 +7,7 @@ is given, or changes the state: it gets a snapshot and returns a plan.
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from inspect import Parameter, signature
 from types import ModuleType
@@ -284,13 +285,14 @@ def policy_class(name: str) -> "type[Placer]":
 
 def options_of(name: str) -> set[str]:
     """Return the options of a policy, with those of its host and of its base class."""
-    found = _parameters(policy_class(name))
+    found = set(_parameters(policy_class(name)))
     if host := TABLE[name].host:
         found |= _parameters(policy_class(host))
     return found - {"host"}
 
 
-def _parameters(chosen: "type[Placer]") -> set[str]:
+@cache  # it takes longer than to make a policy
+def _parameters(chosen: "type[Placer]") -> frozenset[str]:
     """Return the parameters of a class; one that takes any passes those that it does not name to its base."""
     found: set[str] = set()
     for kind in chosen.__mro__:
@@ -299,7 +301,7 @@ def _parameters(chosen: "type[Placer]") -> set[str]:
         found |= named
         if len(named) == len(parameters):
             break
-    return found
+    return frozenset(found)
 
 
 def policy(name: str, **options: Any) -> "Placer":

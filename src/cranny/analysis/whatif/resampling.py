@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy.special import ndtr, stdtrit
 
 from cranny.analysis.whatif.headroom import HOUR_S
 from cranny.model.arrays import Floats
@@ -88,7 +88,7 @@ def interval_of_mean(amounts: Floats, weights: Floats, seed: int) -> Interval | 
         return None
     drawn = np.random.default_rng(seed).integers(amounts.size, size=(RESAMPLES, amounts.size))
     resampled = amounts[drawn].sum(axis=1) / weights[drawn].sum(axis=1)
-    wider = math.sqrt(amounts.size / (amounts.size - 1)) * stats.t.ppf(OUTSIDE / 2, amounts.size - 1)
-    level = float(stats.norm.cdf(wider))
+    wider = math.sqrt(amounts.size / (amounts.size - 1)) * stdtrit(amounts.size - 1, OUTSIDE / 2)
+    level = float(ndtr(wider))
     low, high = np.quantile(resampled, [level, 1 - level])
     return Interval(float(low), float(high))
