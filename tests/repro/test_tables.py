@@ -147,8 +147,9 @@ def test_systems_and_the_baselines_of_their_names_are_compared_in_one_sentence()
 
 
 def test_no_text_has_more_than_two_sentences() -> None:
+    testbeds = run_testbeds()
     for found in (study(), study({("mean_cross_traffic_gb", "consolidate-idle"): 9.0}, under="gloo")):
-        shown = reproduction(found, run_testbeds(), range(1, 8)).claims
+        shown = reproduction(found, testbeds, range(1, 8)).claims
         assert {len(re.findall(SENTENCE, claim.text)) for claim in shown} <= {1, 2}
 
 
