@@ -43,6 +43,10 @@ CASES: dict[str, Case] = {
     "service-takeover": Case(
         "benchmarks.service_takeover:run", "seconds from the death of a service to the first answer of its standby"
     ),
+    "slurm-pending": Case(
+        "benchmarks.slurm_pending:run",
+        "rounds and calls of Slurm's commands, with 10,000 pending jobs on a real Slurm of 64 nodes",
+    ),
     "traces": Case("benchmarks.traces:run", "CPU-seconds to read a table of 100,000 jobs"),
     "import": Case("benchmarks.importing:run", "seconds to import cranny and to print its help"),
     "agent": Case("benchmarks.agent:run", "CPU-seconds that the agent inside a job takes of an iteration"),

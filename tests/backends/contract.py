@@ -1,10 +1,13 @@
 """What every backend must do: tests for any of them, given a harness that knows how it is made and watched."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from errno import ECONNREFUSED, ETIMEDOUT
 from pathlib import Path
 from signal import SIGKILL, SIGTERM, SIGUSR1
+from typing import Literal
 
 import pytest
 
@@ -15,6 +18,7 @@ from cranny.model.cluster import Cluster
 CLUSTER = Cluster.single_rack(machines=4, gpus_per_machine=8)
 LONG_S = 600.0
 PATIENCE_S = 60.0
+Fault = Literal["fails", "hangs", "answers late"]
 
 
 class Harness(ABC):
@@ -48,6 +52,31 @@ class Harness(ABC):
     def left(self, job_id: str) -> int:
         """Count the processes of a job, ended ones that were not reaped included."""
 
+    @abstractmethod
+    def runs(self) -> int:
+        """Count how often ranks of all jobs were started."""
+
+    def below(self) -> Iterator[tuple[object, str]]:
+        """Yield what can fail: objects and names of their methods; by default those of the backend itself."""
+        yield from ((self.backend, name) for name in ("launch", "stop", "adopt"))
+
+    @contextmanager
+    def faulty(self, fault: Fault) -> Iterator[None]:
+        """Let everything below fail, hang, or do what it is asked for and answer too late to be heard."""
+
+        def replaced(real: Callable[..., object]) -> Callable[..., object]:
+            def call(*given: object, **named: object) -> object:
+                if fault == "answers late":
+                    real(*given, **named)
+                raise OSError(ECONNREFUSED if fault == "fails" else ETIMEDOUT, fault)
+
+            return call
+
+        with pytest.MonkeyPatch.context() as patch:
+            for owner, name in self.below():
+                patch.setattr(owner, name, replaced(getattr(owner, name)))
+            yield
+
     def machine_name(self, machine: int) -> str:
         """Return what a machine is called."""
         return CLUSTER.machines[machine].name
@@ -63,7 +92,31 @@ class Harness(ABC):
         time_limit_s: float | None = None,
         stubborn: bool = False,
     ) -> Launch:
-        what = Launch(
+        what = self.described(
+            job_id,
+            run_s,
+            exit_code,
+            slots=slots,
+            attempt=attempt,
+            time_limit_s=time_limit_s,
+            stubborn=stubborn,
+        )
+        self.backend.launch(what)
+        return what
+
+    def described(
+        self,
+        job_id: str,
+        run_s: float = 0.0,
+        exit_code: int = 0,
+        *,
+        slots: Sequence[tuple[int, int]] = ((0, 0),),
+        attempt: int = 1,
+        time_limit_s: float | None = None,
+        stubborn: bool = False,
+    ) -> Launch:
+        """Return a launch that is not made yet."""
+        return Launch(
             job_id=job_id,
             attempt=attempt,
             argv=self.argv(run_s, exit_code, stubborn=stubborn),
@@ -74,8 +127,6 @@ class Harness(ABC):
             time_limit_s=time_limit_s,
             machines=tuple(self.machine_name(machine) for machine, _ in slots),
         )
-        self.backend.launch(what)
-        return what
 
     def ends(self, count: int = 1, patience_s: float = PATIENCE_S) -> list[Ended]:
         """Wait until some attempts have ended."""

@@ -36,7 +36,7 @@ class LocalHarness(Harness):
 
     def argv(self, run_s: float, exit_code: int = 0, *, stubborn: bool = False) -> tuple[str, ...]:
         ignore = 'trap "" TERM; ' if stubborn else ""
-        return ("/bin/sh", "-c", f"{ignore}echo up; sleep {run_s}; exit {exit_code}")
+        return ("/bin/sh", "-c", f"{ignore}echo up | tee -a {self.folder}/runs; sleep {run_s}; exit {exit_code}")
 
     def begun(self, what: Launch) -> Launch:
         for rank in what.ranks:
@@ -52,6 +52,9 @@ class LocalHarness(Harness):
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
+
+    def runs(self) -> int:
+        return len((self.folder / "runs").read_text().splitlines())
 
     def left(self, job_id: str) -> int:
         return len(carrying(MARK, f"{self.folder}/{job_id}")) + len(zombies() - self._before)

@@ -5,12 +5,17 @@ other people use the system below.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import get_args
 
-from tests.backends.contract import LONG_S, PATIENCE_S, Harness
+import pytest
+from tests.backends.contract import LONG_S, PATIENCE_S, Fault, Harness
 
 from cranny.backends.cluster_reading import ClusterReading, ClusterSource
 from cranny.backends.protocol import BackendError
+
+UNHEARD = (BackendError, OSError)  # what a call raises that failed, or whose answer did not come
 
 
 class BothRoles:
@@ -60,9 +65,37 @@ class BothRoles:
         never = type(what)(**{**what.__dict__, "job_id": "never", "log_dir": harness.folder / "never"})
         assert [(end.job_id, end.reason) for end in harness.backend.adopt([never])] == [("never", "lost")]
 
+    @pytest.mark.parametrize("fault", get_args(Fault))
+    def test_a_job_runs_once_and_ends_once_whatever_is_heard_of_calls(
+        self, harness: Harness, fault: Fault
+    ) -> None:
+        what = harness.described("a", LONG_S)
+        with harness.faulty(fault), pytest.raises(UNHEARD):
+            harness.backend.launch(what)
+        with suppress(BackendError):  # it may run already
+            harness.backend.launch(what)
+        harness.begun(what)
+        with harness.faulty(fault), suppress(*UNHEARD):
+            assert not harness.backend.poll()
+        harness.restart()
+        with harness.faulty(fault), suppress(*UNHEARD):
+            assert not harness.backend.adopt([what])
+        assert not harness.backend.adopt([what])
+        with harness.faulty(fault), suppress(*UNHEARD):
+            harness.backend.stop("a")
+        harness.backend.stop("a")
+        assert [(end.job_id, end.attempt, end.reason) for end in harness.ends()] == [("a", 1, "cancelled")]
+        assert not harness.backend.poll()
+        assert harness.runs() == 1
+
 
 class SourceHarness(Harness):
     """Also knows how people use the system below, besides the service."""
+
+    def below(self) -> Iterator[tuple[object, str]]:
+        """Yield what can fail, reading included."""
+        yield from super().below()
+        yield self.source, "read"
 
     @property
     @abstractmethod
@@ -155,3 +188,15 @@ class SourceContract:
         assert harness.reads(lambda each: name in each.failed).failed[name]
         harness.resume(name)
         harness.reads(lambda each: name not in each.failed and name not in each.unavailable)
+
+    @pytest.mark.parametrize("fault", ["fails", "hangs"])
+    def test_a_reading_that_fails_is_an_error_and_the_next_one_is_whole(
+        self, harness: SourceHarness, fault: Fault
+    ) -> None:
+        external = harness.submit("root", 1, LONG_S)
+        harness.reads(lambda each: any(job.id == external for job in each.waiting))
+        with harness.faulty(fault), pytest.raises(UNHEARD):
+            harness.source.read()
+        reading = harness.source.read()
+        assert [job.id for job in reading.waiting] == [external]
+        assert not reading.failed

@@ -33,6 +33,9 @@ class FakeHarness(Harness):
     def sleep(self, seconds: float) -> None:
         self.now += seconds
 
+    def runs(self) -> int:
+        return len(self.processes.by_attempt)
+
     def left(self, job_id: str) -> int:
         return sum(
             name == job_id and each.ends_at > self.now for (name, _), each in self.processes.by_attempt.items()

@@ -49,6 +49,9 @@ class ManagerHarness(SourceHarness):
             for job in self.manager.jobs.values()
         )
 
+    def runs(self) -> int:
+        return sum(job.runs for job in self.manager.jobs.values())
+
     def submit(self, user: str, gpus: int, run_s: float) -> str:
         return self.manager.submit(user, gpus, run_s)
 

@@ -2,8 +2,8 @@
 
     python -m tests.slurm.pending --jobs 10000
 
-Jobs that opted in fill a real Slurm of 8 nodes, and wait. Rounds are those of the service, from its metrics; calls
-are counted by a wrapper around Slurm's commands.
+Jobs that opted in fill a real Slurm, and wait. Rounds are those of the service, from its metrics; calls are
+counted by a wrapper around Slurm's commands. `cranny bench slurm-pending` has the budgets.
 """
 
 import argparse
@@ -33,9 +33,9 @@ def counting(folder: Path) -> Path:
     return folder
 
 
-def measure(jobs: int, seconds: float, interval_s: float) -> dict[str, float]:
+def measure(jobs: int, seconds: float, interval_s: float, nodes: int = 64) -> dict[str, float]:
     """Submit jobs, serve them for a while, and say what that took."""
-    slurm = RealSlurm(lua=LUA, extra=(f"MaxJobCount={2 * jobs + 1000}",))
+    slurm = RealSlurm(nodes, rack=max(1, nodes // 8), lua=LUA, extra=(f"MaxJobCount={2 * jobs + 1000}",))
     folder = Path(tempfile.mkdtemp(prefix="cranny-pending-"))
     calls = counting(folder / "bin")
     served = Served(slurm, folder, interval_s=interval_s, first=calls)
@@ -56,14 +56,15 @@ def measure(jobs: int, seconds: float, interval_s: float) -> dict[str, float]:
         submitted = jobs // SUBMITTERS * SUBMITTERS
         until(lambda: _open(served) >= submitted, "cranny to know all jobs", PATIENCE_S)
         found = {"known after (s)": time.monotonic() - begun}
-        before, rounds = _calls(calls), _rounds(served)
+        begun, before, rounds = time.monotonic(), _calls(calls), _rounds(served)
         time.sleep(seconds)
-        after, later = _calls(calls), _rounds(served)
+        took_s, after, later = time.monotonic() - begun, _calls(calls), _rounds(served)
         for name in COUNTED:
-            found[f"{name} a minute"] = (after.count(name) - before.count(name)) * 60 / seconds
+            found[f"{name} a minute"] = (after.count(name) - before.count(name)) * 60 / took_s
         count = later["count"] - rounds["count"]
         found |= {"rounds": count, "mean round (s)": (later["sum"] - rounds["sum"]) / max(1.0, count)}
         found["rounds over 1 s"] = count - (later["1.0"] - rounds["1.0"])
+        found["running"] = float(served.get("cluster")["counts"].get("running", 0))
         return found
     finally:
         served.kill()
@@ -96,9 +97,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--jobs", type=int, default=10_000)
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--nodes", type=int, default=64, help="with 8 GPUs each")
     parser.add_argument("--interval", type=float, default=5.0, help="of cranny serve --slurm-interval")
     asked = parser.parse_args()
-    for name, value in measure(asked.jobs, asked.seconds, asked.interval).items():
+    for name, value in measure(asked.jobs, asked.seconds, asked.interval, asked.nodes).items():
         sys.stdout.write(f"{name:20}{value:10.3f}\n")
     return 0
 

@@ -24,6 +24,7 @@ from typing import Any
 from cranny.analysis.whatif.what_if import what_if
 from cranny.backends.slurm.slurm_cluster import read_slurm_cluster
 from cranny.backends.slurm.slurm_commands import SlurmCommands
+from cranny.channel.placed_comment import PlacedComment
 from cranny.service.job_log import COLUMNS
 from cranny.traces.read import read_trace
 from tests.slurm.real_slurm import RealSlurm, until
@@ -50,11 +51,13 @@ class StreamJob:
         return math.ceil(1.5 * self.sleep_s / 60)
 
 
-def drawn(jobs: int, nodes: int, load: float, seed: int) -> list[StreamJob]:
+def drawn(
+    jobs: int, nodes: int, load: float, seed: int, least_s: float = LEAST_S, most_s: float = MOST_S
+) -> list[StreamJob]:
     """Draw jobs that come at random and ask for a share of the cluster."""
     rng = random.Random(seed)  # noqa: S311 - no secret
     shapes = [shape for shape in SHAPES if shape[0] <= nodes // 2]
-    made = [(*rng.choice(shapes), LEAST_S * (MOST_S / LEAST_S) ** rng.random()) for _ in range(jobs)]
+    made = [(*rng.choice(shapes), least_s * (most_s / least_s) ** rng.random()) for _ in range(jobs)]
     gpu_s = sum(count * each * sleep_s for count, each, sleep_s in made)
     gap_s = gpu_s / (nodes * GPUS * load) / jobs
     at_s, stream = 0.0, []
@@ -78,6 +81,8 @@ def measured(slurm: RealSlurm, ids: Sequence[str], stream: Sequence[StreamJob], 
     lines = ["|".join(COLUMNS)]
     for job_id, asked in zip(ids, stream, strict=True):
         job = known[job_id]
+        if job["job_state"] != "COMPLETED":
+            raise RuntimeError(f"job {job_id} is {job['job_state']}")
         times = (str(job[name]) for name in ("submit_time", "start_time", "end_time"))
         tres = f"gres/gpu={asked.nodes * asked.gpus},gres/gpu:h100={asked.nodes * asked.gpus}"
         shape = (f"{asked.limit_min}:00", job["nodes"], tres, tres)
@@ -100,9 +105,8 @@ def measured(slurm: RealSlurm, ids: Sequence[str], stream: Sequence[StreamJob], 
     }
 
 
-def compare(jobs: int, nodes: int, load: float, seed: int) -> dict[str, dict[str, float]]:
+def compare(stream: Sequence[StreamJob], nodes: int) -> dict[str, dict[str, float]]:
     """Run a stream through both, at the same time."""
-    stream = drawn(jobs, nodes, load, seed)
     rack = max(2, nodes // 8)
     given: dict[str, Any] = {"rack": rack, "min_job_age_s": 86_400}
     alone, led = RealSlurm(nodes, GPUS, **given), RealSlurm(nodes, GPUS, lua=LUA, **given)
@@ -120,6 +124,7 @@ def compare(jobs: int, nodes: int, load: float, seed: int) -> dict[str, dict[str
             for each, known in ids.items():
                 known.append(submit(each, job, ours=each is led))
         until(lambda: not any(map(_open, ids)), "the end of all jobs", PATIENCE_S)
+        _check_placed(led, ids[led])
         return {
             name: measured(each, ids[each], stream, folder) for name, each in (("slurm", alone), ("cranny", led))
         }
@@ -130,8 +135,17 @@ def compare(jobs: int, nodes: int, load: float, seed: int) -> dict[str, dict[str
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _check_placed(slurm: RealSlurm, ids: Sequence[str]) -> None:
+    """Raise if a job was not started by cranny: the two schedules would have the same author."""
+    known = {str(job["job_id"]): job for job in json.loads(slurm.call("squeue", "--json", "-t", "all"))["jobs"]}
+    for job_id in ids:
+        placed = PlacedComment.read(known[job_id]["admin_comment"])
+        if placed is None or not placed.nodes:
+            raise RuntimeError(f"job {job_id} was not placed by cranny: {known[job_id]['admin_comment']!r}")
+
+
 def _open(slurm: RealSlurm) -> bool:
-    time.sleep(1.0)
+    time.sleep(0.5)
     return bool(slurm.call("squeue", "-h", "-o", "%A", check=False).split())
 
 
@@ -143,7 +157,7 @@ def main() -> int:
     parser.add_argument("--load", type=float, default=1.0, help="share of all GPUs that jobs ask for")
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
-    found = compare(asked.jobs, asked.nodes, asked.load, asked.seed)
+    found = compare(drawn(asked.jobs, asked.nodes, asked.load, asked.seed), asked.nodes)
     sys.stdout.write(f"{'':30}{'Slurm':>10}{'cranny':>10}{'ratio':>8}\n")
     for name, before in found["slurm"].items():
         after = found["cranny"][name]

@@ -153,7 +153,8 @@ class Stream:
         step = f"exec srun --ntasks={nodes} --ntasks-per-node=1 {run}" if nodes > 1 else f"exec {run}"
         mark = ("--comment=cranny",) if ours else ()
         shape = (f"-N{nodes}", f"--gpus-per-node={gpus}", "--ntasks-per-node=1", "--time=10", "--requeue")
-        job = self._slurm.sbatch(*mark, *shape, script=f"#!/bin/sh\n{step}\n")
+        output = f"--output={self.folder}/printed-%j"
+        job = self._slurm.sbatch(*mark, *shape, output, script=f"#!/bin/sh\n{step}\n")
         if ours:
             self.placed[job] = nodes, gpus
         else:
@@ -252,8 +253,9 @@ class Stream:
             state, ran_on, comment = states.get(job, ("gone", "", ""))
             self.counts[state] += 1
             if job not in self.cancelled and (state != "COMPLETED" or done.get(job, 0) != nodes):
+                printed = " ".join(_lines(self.folder / f"printed-{job}")[-3:])
                 found.violations.append(
-                    f"job {job} is {state} after {done.get(job, 0)} of {nodes} tasks have ended"
+                    f"job {job} is {state} after {done.get(job, 0)} of {nodes} tasks have ended: {printed}"
                 )
             placed = PlacedComment.read(comment)
             if state == "COMPLETED" and (placed is None or set(placed.nodes) != set(expand(ran_on))):
@@ -318,12 +320,15 @@ def run_stream(
     """Start a Slurm, run a stream through it, and say what was seen; nodes may come and go, and its controller."""
     with RealSlurm(lua=LUA, min_job_age_s=3600) as slurm:
         stream = Stream(slurm, jobs, kills, seed, sleep_s, nodes_change=nodes_change)
+        kept, held = os.environ.get("KEEP_STREAM"), False
         try:
             result = stream.run()
-            if result.violations and os.environ.get("KEEP_STREAM"):
-                shutil.copytree(stream.folder, os.environ["KEEP_STREAM"], dirs_exist_ok=True)
+            held = not result.violations
             return result
         finally:
+            if kept and not held:
+                shutil.copytree(stream.folder, kept, dirs_exist_ok=True)
+                shutil.copytree(slurm.folder / "log", f"{kept}/slurm", dirs_exist_ok=True)
             stream.remove()
 
 

@@ -1,7 +1,8 @@
 """Slurm keeps the contract of both roles."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,9 +10,11 @@ import pytest
 
 from cranny.backends.cluster_reading import ClusterSource
 from cranny.backends.protocol import Backend, Launch
+from cranny.backends.slurm.slurm_commands import SlurmCommands
+from tests.backends.contract import Fault
 from tests.backends.source_contract import BothRoles, SourceContract, SourceHarness
 from tests.slurm.driver import FAR, Driver
-from tests.slurm.real_slurm import RealSlurm
+from tests.slurm.real_slurm import RealSlurm, until
 
 
 class SlurmHarness(SourceHarness):
@@ -30,13 +33,37 @@ class SlurmHarness(SourceHarness):
 
     def argv(self, run_s: float, exit_code: int = 0, *, stubborn: bool = False) -> tuple[str, ...]:
         ignore = 'trap "" TERM; ' if stubborn else ""
-        return ("/bin/sh", "-c", f"{ignore}sleep {run_s}; exit {exit_code}")
+        return ("/bin/sh", "-c", f"{ignore}echo up >> {self.folder}/runs; sleep {run_s}; exit {exit_code}")
+
+    def runs(self) -> int:
+        return len((self.folder / "runs").read_text().splitlines())
+
+    @contextmanager
+    def faulty(self, fault: Fault) -> Iterator[None]:
+        """Let Slurm's commands fail, hang, or hang after they have done what they are asked for."""
+        real, commands = SlurmCommands.call, self.driver.commands
+
+        def call(_: SlurmCommands, *argv: str, env: Mapping[str, str] | None = None) -> str:
+            if fault == "fails":
+                return real(commands, "sh", "-c", "echo 'Unable to contact slurm controller' >&2; exit 1")
+            if fault == "answers late":
+                printed = real(commands, *argv, env=env)
+                if argv[0] in ("squeue", "sinfo") or "show" in argv:  # in time, so that calls after it are made
+                    return printed
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(commands, "timeout_s", 0.2)
+                return real(commands, "sleep", "60")
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(SlurmCommands, "call", call)
+            yield
 
     def machine_name(self, machine: int) -> str:
         return f"node{machine + 1}"
 
     def begun(self, what: Launch) -> Launch:
         self.slurm.comes_to(self.driver.backend.external_id(what.job_id), "RUNNING")
+        until((self.folder / "runs").exists, "the first rank")
         return what
 
     def over(self, what: Launch) -> Launch:

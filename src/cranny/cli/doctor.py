@@ -23,7 +23,9 @@ def _group() -> None:
 
 @app.command()
 def slurm(
-    links: Annotated[Path | None, option("--links", LINKS_HELP)] = None, as_json: options.JsonOption = False
+    links: Annotated[Path | None, option("--links", LINKS_HELP)] = None,
+    rest: Annotated[str | None, option("--slurmrestd", "Also check slurmrestd at this URL, or unix:PATH.")] = None,
+    as_json: options.JsonOption = False,
 ) -> None:
     """Check access, rights, clocks, GPUs, topology and versions of Slurm; exit code 1 if something is wrong.
 
@@ -31,10 +33,11 @@ def slurm(
     """
     from cranny.backends.slurm.slurm_checks import SlurmChecks
     from cranny.backends.slurm.slurm_commands import SlurmCommands
+    from cranny.backends.slurm.slurm_rest import chosen_rest
     from cranny.service.clock import wall_clock
 
     given = None if links is None else Cluster.from_file(links)
-    found = list(SlurmChecks(SlurmCommands(), wall_clock, given).results())
+    found = list(SlurmChecks(SlurmCommands(), wall_clock, given, chosen_rest(rest)).results())
     errors = sum(each.level == "error" for each in found)
     if as_json:
         print_json({"ok": not errors, "checks": [each._asdict() for each in found]})

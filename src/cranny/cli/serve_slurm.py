@@ -38,6 +38,14 @@ class SlurmOptions:
         float, option("--slurm-interval", "Seconds between two questions to Slurm, at least.", min=0.05)
     ] = 5.0
 
+    rest: Annotated[
+        str | None,
+        option(
+            "--slurmrestd",
+            "Read from slurmrestd at this URL, or unix:PATH, instead of by commands; with --recommend-only.",
+        ),
+    ] = None
+
     def chosen(self, local: LocalOptions) -> bool:
         """Return whether Slurm runs jobs; refuse options that are for jobs on this machine."""
         for name in LOCAL_ONLY if self.kind == "slurm" else ():
@@ -56,13 +64,17 @@ class SlurmOptions:
         from cranny.backends.slurm.slurm_backend import SlurmBackend
         from cranny.backends.slurm.slurm_commands import SlurmCommands
         from cranny.backends.slurm.slurm_reader import SlurmReader
+        from cranny.backends.slurm.slurm_rest import chosen_rest
         from cranny.backends.slurm.slurm_source import SlurmSource
         from cranny.backends.slurm.slurm_submit import account_options
         from cranny.service.clock import wall_clock
 
+        if self.rest is not None and not recommend_only:
+            raise InputError("--slurmrestd: goes with --recommend-only; cranny places jobs by Slurm's commands")
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         links = None if cluster is None else options.read_cluster(cluster)
-        reader, managed = SlurmReader(SlurmCommands(), self.interval_s), ManagedJobs()
+        rest = chosen_rest(self.rest) if recommend_only else None
+        reader, managed = SlurmReader(SlurmCommands(), self.interval_s, rest=rest), ManagedJobs()
         held_in = frozenset(self.partitions or ())
         source = SlurmSource(reader, managed, wall_clock, links, held_in, shadows=recommend_only)
         backend = None if recommend_only else SlurmBackend(reader, source, managed)

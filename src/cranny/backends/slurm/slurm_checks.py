@@ -14,6 +14,7 @@ from cranny.backends.slurm.slurm_cluster import lint_links, read_switches
 from cranny.backends.slurm.slurm_commands import SlurmCommands
 from cranny.backends.slurm.slurm_nodes import SlurmNode, cluster_name, cluster_of
 from cranny.backends.slurm.slurm_reader import INTERVAL_S, SlurmReader
+from cranny.backends.slurm.slurm_rest import SlurmRest
 from cranny.backends.slurm.slurm_rights import account_name, admin_level, owns_slurm
 from cranny.cluster_import.imported import naming
 from cranny.cluster_import.topology_lint import lint_cluster
@@ -24,13 +25,15 @@ COMMANDS = ("scontrol", "squeue", "sinfo", "sbatch", "scancel")
 OLDEST = (22, 5)  # whose JSON has what is needed
 SKEW_S, MOST_SKEW_S = 2.0, 60.0
 SLOW_S = 2.0  # for one look at all jobs
+MISSING = "not found: "
+Level = Literal["ok", "note", "warning", "error"]
 _SETTING = re.compile(r"^(\w+)\s*=\s*(.*?)\s*$", re.MULTILINE)
 
 
 class CheckResult(NamedTuple):
     """What a check found."""
 
-    level: Literal["ok", "note", "warning", "error"]
+    level: Level
     about: str
     found: str
     advice: str = ""  # what to change
@@ -43,13 +46,16 @@ class SlurmChecks:
     commands: SlurmCommands
     now_s: Callable[[], float]
     links: Cluster | None = None  # has the speeds of links
+    rest: SlurmRest | None = None
 
     def results(self) -> Iterator[CheckResult]:
         """Yield what each check finds; the rest is pointless if Slurm does not answer."""
+        if self.rest is not None:
+            yield self._read_by(self.rest)
         for check in (self._tools, self._answers):
             found = list(check())
             yield from found
-            if any(each.level == "error" for each in found):
+            if any(each.level == "error" or each.found.startswith(MISSING) for each in found):
                 return
         for check in (
             *(self._clock, self._rights, self._scheduling, self._gpus, self._topology),
@@ -91,7 +97,10 @@ class SlurmChecks:
         missing = [name for name in COMMANDS if shutil.which(name) is None]
         if missing:
             advice = "install Slurm's client commands (slurm-client in Debian), or put them on the PATH"
-            yield CheckResult("error", "commands", f"not found: {', '.join(missing)}", advice)
+            if self.rest is None:
+                advice += "; to read alone, --recommend-only can do with slurmrestd"
+            level: Level = "error" if self.rest is None else "note"
+            yield CheckResult(level, "commands", f"{MISSING}{', '.join(missing)}", advice)
             return
         try:
             said = self.commands.call("scontrol", "--version")
@@ -105,6 +114,17 @@ class SlurmChecks:
             yield CheckResult("error", "commands", f"Slurm {version}", "cranny needs 22.05 or newer")
         else:
             yield CheckResult("ok", "commands", f"Slurm {version}")
+
+    def _read_by(self, rest: SlurmRest) -> CheckResult:
+        try:
+            reader = SlurmReader(self.commands, rest=rest)
+            said = (
+                f"{counted(len(reader.table().jobs), 'job')} and {counted(len(reader.nodes()), 'node')} with GPUs"
+            )
+        except (BackendError, OSError) as error:
+            advice = "start slurmrestd, set SLURM_JWT (scontrol token), or give its address to --slurmrestd"
+            return CheckResult("error", "slurmrestd", str(error), advice)
+        return CheckResult("ok", "slurmrestd", f"it lists {said}: enough for --recommend-only")
 
     def _answers(self) -> Iterator[CheckResult]:
         try:

@@ -22,6 +22,23 @@ def read_switches(commands: SlurmCommands) -> FoundSwitch | None:
         raise BackendError(str(error)) from None
 
 
+def tree_of(cluster: Cluster) -> FoundSwitch:
+    """Return the switches of a cluster file: where Slurm does not say which there are, they are those."""
+    machines: dict[int, list[str]] = {}
+    switches: dict[int, list[int]] = {}
+    for node, above in enumerate(cluster.parent):
+        if node < len(cluster.machines):
+            machines.setdefault(above, []).append(cluster.node_names[node])
+        elif node != cluster.root:
+            switches.setdefault(above, []).append(node)
+
+    def made(node: int) -> FoundSwitch:
+        below = tuple(map(made, switches.get(node, ())))
+        return FoundSwitch(cluster.node_names[node], tuple(machines.get(node, ())), below)
+
+    return made(cluster.root)
+
+
 def read_slurm_cluster(commands: SlurmCommands | None = None, links: Cluster | None = None) -> Cluster:
     """Return the cluster that Slurm has now, with the speeds that `links` has for what has the same name."""
     commands = commands or SlurmCommands()

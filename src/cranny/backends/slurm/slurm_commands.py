@@ -96,7 +96,7 @@ class SlurmCommands:
         if not isinstance(found, dict):
             raise BackendError(f"{argv[0]} --json prints no object")
         if found.get("errors"):  # with exit code 0: an empty list of jobs beside it means nothing
-            raise SlurmDownError(f"{argv[0]}: Slurm does not answer: {_described(found['errors'])}")
+            raise SlurmDownError(f"{argv[0]}: Slurm does not answer: {described(found['errors'])}")
         return found
 
 
@@ -127,7 +127,7 @@ def _finish(process: subprocess.Popen[bytes], name: str, timeout_s: float) -> tu
     return code, bytes(printed), errors.decode(errors="replace")
 
 
-def _described(errors: Any) -> str:
+def described(errors: Any) -> str:
     """Return the words of the first of the errors in an answer."""
     first = errors[0] if isinstance(errors, list) and errors else errors
     parts = first if isinstance(first, dict) else {"error": first}

@@ -10,6 +10,7 @@ from cranny.backends.protocol import BackendError
 from cranny.backends.slurm.slurm_commands import SlurmCommands, UnknownSlurmJobError
 from cranny.backends.slurm.slurm_jobs import JobReader, SlurmJob
 from cranny.backends.slurm.slurm_nodes import SlurmNode, read_nodes
+from cranny.backends.slurm.slurm_rest import SlurmRest
 from cranny.backends.slurm.slurm_rights import admin_level, owns_slurm
 from cranny.channel.placed_comment import PlacedComment
 
@@ -45,8 +46,10 @@ class SlurmReader:
         commands: SlurmCommands,
         interval_s: float = INTERVAL_S,
         clock: Callable[[], float] = time.monotonic,
+        rest: SlurmRest | None = None,
     ) -> None:
-        self.commands = commands
+        """Ask slurmrestd instead of commands, if there is one."""
+        self.commands, self.rest = commands, rest
         self.interval_s = interval_s
         self.clock = clock
         self._lock = threading.Lock()
@@ -62,7 +65,9 @@ class SlurmReader:
             if table is None or (
                 now - table.asked_at >= self.interval_s if since is None else table.asked_at <= since
             ):
-                self._table = table = JobTable(now, self._jobs.read(self.commands.json("squeue", "--states=all")))
+                rest = self.rest
+                answer = self.commands.json("squeue", "--states=all") if rest is None else rest.jobs()
+                self._table = table = JobTable(now, self._jobs.read(answer))
             return table
 
     def known(self, address: str) -> SlurmJob | None:
@@ -83,6 +88,8 @@ class SlurmReader:
 
     def nodes(self) -> dict[str, SlurmNode]:
         """Return the nodes with GPUs, by name."""
+        if self.rest is not None:
+            return read_nodes(self.rest.nodes())
         if self._nodes_from is not None:
             return read_nodes(self.commands.json(*self._nodes_from))
         try:  # from 23.02 on; sinfo has lost the nodes since

@@ -10,7 +10,7 @@ from cranny.backends.cluster_reading import ClusterReading, ExternalJob, Foreign
 from cranny.backends.protocol import BackendError
 from cranny.backends.slurm.job_arrays import ArrayLimits, to_split
 from cranny.backends.slurm.managed_jobs import ManagedJobs
-from cranny.backends.slurm.slurm_cluster import read_switches
+from cranny.backends.slurm.slurm_cluster import read_switches, tree_of
 from cranny.backends.slurm.slurm_jobs import HELD_BY_USER, SlurmJob
 from cranny.backends.slurm.slurm_nodes import SlurmNode, cluster_name, cluster_of
 from cranny.backends.slurm.slurm_reader import JobTable, SlurmReader
@@ -268,10 +268,15 @@ class SlurmSource:
         now, commands = self._reader.clock(), self._reader.commands
         if now - self._asked_at < RARELY_S:
             return
-        if self._asked_at == float("-inf"):
-            self._name = cluster_name(commands.call("scontrol", "show", "config"))
-        self._tree = read_switches(commands)
-        self._reservations = list(read_reservations(commands.call("scontrol", "-o", "show", "reservation")))
+        if self._reader.rest is not None:  # which knows no switches
+            self._reservations = self._reader.rest.reservations()
+            if self._links is not None:
+                self._name, self._tree = self._links.name, tree_of(self._links)
+        else:
+            if self._asked_at == float("-inf"):
+                self._name = cluster_name(commands.call("scontrol", "show", "config"))
+            self._tree = read_switches(commands)
+            self._reservations = list(read_reservations(commands.call("scontrol", "-o", "show", "reservation")))
         self._asked_at = now
 
 
