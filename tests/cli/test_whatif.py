@@ -189,7 +189,7 @@ def test_the_page_has_the_dates_of_the_zone(run: Run, windowed: Path, tmp_path: 
     ("words", "message"),
     [
         (("--from", "noon"), "--from: must be a date such as 2024-03-01"),
-        (("--to", "2025-02-01"), "the window must begin before it ends"),
+        (("--to", "2025-02-01"), "to 2025-02-01 00:00:00; jobs are submitted from"),
         (("--from", "2026-01-01"), "no jobs in that window"),
         (("--warm-up", "long"), "--warm-up: must be a time such as 3600"),
         (("--warm-up", "2d"), "no job is submitted after the begin of the window and its warm-up of 2 d"),

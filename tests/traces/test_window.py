@@ -155,7 +155,7 @@ def test_jobs_without_a_start_are_in_the_window_by_their_submission() -> None:
     [
         ((100, 50, 0), "the window must begin before it ends"),
         ((0, 50, 50), "the warm-up of 50 s is as long as the window"),
-        ((1000, 2000, 0), "no jobs in that window; they are submitted from 0 s to 100 s"),
+        ((1000, 2000, 0), "no jobs in that window; jobs are submitted from 0 s to 100 s"),
     ],
 )
 def test_a_window_must_make_sense(edges: tuple[float, float, float], message: str) -> None:

@@ -133,7 +133,7 @@ class Trace:
         if count is not None:
             last = min(last, first + count)
         if last <= first:
-            span = f"they are submitted from {submit_s[0]:,.0f} s to {submit_s[-1]:,.0f} s"
+            span = f"jobs are submitted from {submit_s[0]:,.0f} s to {submit_s[-1]:,.0f} s"
             raise InputError(f"{self.name}: no jobs in that slice; {span}")
         frame = self.frame.slice(first, last - first)
         if from_zero:

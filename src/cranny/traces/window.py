@@ -47,7 +47,8 @@ def cut(trace: Trace, from_s: float | None = None, to_s: float | None = None, wa
     begin_s, finish_s = 0.0 if from_s is None else from_s, math.inf if to_s is None else to_s
     not_negative(warm_up_s, "warm_up_s")
     if not (math.isfinite(begin_s) and finish_s > begin_s):
-        raise InputError(f"the window must begin before it ends, not from {begin_s:,.0f} s to {finish_s:,.0f} s")
+        edges = f"not from {_moment(trace, begin_s)} to {_moment(trace, finish_s)}"
+        raise InputError(f"the window must begin before it ends, {edges}; {_span(trace)}")
     if warm_up_s >= finish_s - begin_s:
         raise InputError(f"the warm-up of {warm_up_s:,.0f} s is as long as the window")
     frame = trace.frame if "start_s" in trace.frame.columns else trace.frame.with_columns(start_s=None)
@@ -99,6 +100,12 @@ def _presence(presence: pl.DataFrame, begin_s: float, finish_s: float) -> pl.Dat
         start_s=from_s - begin_s, duration_s=to_s - from_s, end_s=pl.col("end_s") - begin_s
     )
     return presence.filter(pl.col("duration_s") > 0)
+
+
+def _moment(trace: Trace, at_s: float) -> str:
+    """Write a time as a date if the trace has them, else as seconds."""
+    day = None if trace.zero_epoch_s is None else said(trace.zero_epoch_s + at_s, trace.zone)
+    return day or f"{at_s:,.0f} s"
 
 
 def _said(frame: pl.DataFrame, name: str, *, otherwise: bool) -> pl.Expr:
@@ -287,5 +294,5 @@ def _span(trace: Trace) -> str:
     if trace.zero_epoch_s is not None:
         days = [said(trace.zero_epoch_s + submit_s, trace.zone) for submit_s in (first_s, last_s)]
         if None not in days:
-            return f"they are submitted from {days[0]} to {days[1]}"
-    return f"they are submitted from {first_s:,.0f} s to {last_s:,.0f} s"
+            return f"jobs are submitted from {days[0]} to {days[1]}"
+    return f"jobs are submitted from {first_s:,.0f} s to {last_s:,.0f} s"
