@@ -192,6 +192,15 @@ def test_parquet_with_the_fields_of_sacct(tmp_path: Path, columns: str) -> None:
     same(read_trace(path))
 
 
+def test_names_in_lower_case(tmp_path: Path) -> None:
+    head, _, body = text(rows()).partition("\n")
+    same(read(tmp_path / "log", f"{head.lower()}\n{body}"))
+    with pytest.raises(InputError, match=r"log:2: Submit: must be a time, not 'soon'"):
+        read(tmp_path / "log", f"{head.lower()}\n{body}".replace(f"{DAY}08:00:00", "soon"), strict=True)
+    pl.DataFrame(rows()).rename(str.lower).write_parquet(tmp_path / "log.parquet")
+    same(read_trace(tmp_path / "log.parquet"))
+
+
 def test_a_float_is_no_step_of_a_job(tmp_path: Path) -> None:
     frame = pl.DataFrame(rows()[:1]).with_columns(JobID=pl.lit(17.0))
     frame.write_parquet(tmp_path / "log.parquet")

@@ -82,6 +82,7 @@ def test_a_delay_at_every_start_is_learned_on_the_first_half() -> None:
     assert found is not None
     assert found.start_delay_s == pytest.approx(90.0)
     assert found.close
+    assert found.verdict.endswith(": within 15 %.")
 
 
 def test_waits_that_no_queue_explains_are_said() -> None:
@@ -97,6 +98,9 @@ def test_waits_that_no_queue_explains_are_said() -> None:
     text = " ".join(found.sentences())
     assert "That is not within 15 %." in text
     assert "of the log's waiting passed while as many GPUs were free" in text
+    assert "41 % more than the 8.8 h that it has: not within 15 %" in found.verdict
+    of_starts = replace(found, free_share=0.99).verdict
+    assert "not within 15 %, since 99 % of that waiting passed while enough GPUs were free" in of_starts
 
 
 def test_reservations_and_jobs_outside_the_window_are_not_compared() -> None:

@@ -17,6 +17,7 @@ from cranny.analysis.whatif import what_if
 from cranny.analysis.whatif.answer import WhatIfAnswer
 from cranny.analysis.whatif.as_it_was import as_it_was
 from cranny.analysis.whatif.calibration import CLOSE
+from cranny.analysis.whatif.findings import findings
 from cranny.analysis.whatif.headroom import idle_stretches, switched_off
 from cranny.cluster_import.from_log import guess_cluster
 from cranny.traces.read import read_trace
@@ -138,6 +139,8 @@ def _check_calibration(answer: WhatIfAnswer) -> None:
     assert "In the second half it predicts a mean wait of" in text
     if f"That is not within {CLOSE:.0%}".replace("%", " %") in text:
         assert "of the log's waiting passed while as many GPUs were free by the log itself" in text
+        # And what people read who decide says so too, not only the last page.
+        assert "% of that waiting passed while enough GPUs were free" in " ".join(findings(answer))
     else:
         assert answer.scheduler is not None
         assert answer.was.waits is not None

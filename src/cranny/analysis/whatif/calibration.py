@@ -32,6 +32,7 @@ CLOSE = 0.15  # error of the mean wait up to which the row predicts the log
 FACTOR = 2.0  # within which a job's wait is predicted
 SHORT_S = 60.0  # waits below this are equal: no log and no scheduler is more exact
 CHOSEN_ON = 10_000  # jobs of the first half, its last ones, on which the models are tried
+HALF = 0.5  # share of the waiting that no queue explains, from where on it decides the mean
 AT_ONCE_S = 1.0  # a job that waits no longer in the replay did not queue
 MOST_DELAY_S = 600.0  # that a start takes; a job that waits longer in the log waited for something else
 
@@ -139,12 +140,33 @@ class Calibration:
     tried_on: str  # of which jobs that is
     result: Result  # the replay, whose policy is called `REPLAYED`
     reasons: Sequence[str]  # why it may differ from the log
+    free_share: float | None = None  # of the log's waiting in which enough GPUs were free; None if none waited
     is_long: bool = False  # whether the log has so many jobs that only models with compiled replays are tried
 
     @property
     def close(self) -> bool:
         """Whether it predicts the log's mean wait."""
         return abs(self.second_half.error) <= CLOSE
+
+    @property
+    def verdict(self) -> str:
+        """Say for people who decide how far the replay can be believed."""
+        half = self.second_half
+        off = f"{percent(abs(half.error))} {'less' if half.error < 0 else 'more'}"
+        waits = (
+            f"The replay of your scheduler predicts a mean wait of {duration_text(half.mean_s)} for the second "
+            f"half of the log, {off} than the {duration_text(half.logged_mean_s)} that it has"
+        )
+        if self.close:
+            return f"{waits}: within {percent(CLOSE)}."
+        free = (
+            f", since {percent(self.free_share)} of that waiting passed while enough GPUs were free, for reasons "
+            "that the log does not tell"
+            if self.free_share is not None and self.free_share > HALF
+            else ""
+        )
+        believed = "Believe differences between replays, not the length of their waits; see the assumptions."
+        return f"{waits}: not within {percent(CLOSE)}{free}. {believed}"
 
     def sentences(self) -> Iterator[str]:
         """Say what was replayed, how well that predicts the log, and why not better."""
@@ -227,6 +249,7 @@ class ChosenModel:
         second = self.compared.filter(pl.col("submit_s") >= self.middle_s).join(_waits(result), on="job_id")
         if second.is_empty():
             return None
+        free_share = free_while_waiting(self.like.cluster, self.like.whole_trace, self.logged, second)
         by_partition = _by(second, second["partition"], delay_s) if "partition" in second.columns else {}
         return Calibration(
             self.model,
@@ -238,7 +261,8 @@ class ChosenModel:
             {each.about: fit.miss_s for each, (_, fit) in self.fits.items()},
             self.tried_on,
             result,
-            list(_reasons(self.like, self.logged, second)),
+            list(_reasons(self.like, self.logged, first_half, second, free_share)),
+            free_share,
             len(self.like.whole_trace) >= LONG,
         )
 
@@ -333,16 +357,26 @@ def _tells(trace: Trace, name: str) -> bool:
     return name in trace.frame.columns and trace.frame[name].drop_nulls().n_unique() > 1
 
 
-def _reasons(scenario: Scenario, logged: LoggedJobs, second: pl.DataFrame) -> Iterator[str]:
-    """Say why the replay may wait otherwise than the log did."""
+def _reasons(
+    scenario: Scenario, logged: LoggedJobs, first_half: Prediction, second: pl.DataFrame, free_share: float | None
+) -> Iterator[str]:
+    """Say why the replay may wait otherwise than the log did, and what that means for the other rows."""
     trace, cluster = scenario.whole_trace, scenario.cluster
-    share = free_while_waiting(cluster, trace, logged, second)
-    if share is not None:
+    if free_share is not None:
         yield (
-            f"{percent(share)} of the log's waiting passed while as many GPUs were free by the log itself as the "
-            "job asked for: such waits come from starts that take time, limits of users, fair share, "
-            "dependencies, reservations or machines that were down, which the log does not tell."
+            f"{percent(free_share)} of the log's waiting passed while as many GPUs were free by the log itself as "
+            "the job asked for: such waits come from starts that take time, limits of users, fair share, "
+            "dependencies, reservations or machines that were down, which the log does not tell. No replay has "
+            "them. What a policy is credited with, in waits and in money, is the difference of two replays: it is "
+            "about the rest of the waiting, and about how machines are filled."
         )
+        before_s, after_s = first_half.logged_mean_s, float(second["logged_s"].to_numpy().mean())
+        if free_share > HALF and abs(after_s - before_s) > CLOSE * max(after_s, 1.0):
+            yield (
+                f"The log's own mean wait went from {duration_text(before_s)} in its first half to "
+                f"{duration_text(after_s)} in its second: what held jobs back besides the queue has changed, so "
+                "that no time learned from the first half would predict it."
+            )
     if logged.peak_gpus > cluster.gpus:
         yield f"The log holds up to {logged.peak_gpus:,} GPUs at once, the cluster has {cluster.gpus:,}."
     words = {"limit_s": "limits of jobs", "priority": "priorities", "partition": "partitions"}

@@ -53,6 +53,8 @@ def _waiting(answer: WhatIfAnswer) -> Iterator[str]:
             f"Replayed like the log's own scheduler they wait {_wait(own)}, with {names} {_wait(short)}: a policy "
             "is credited only with that difference."
         )
+        if answer.calibration is not None:
+            yield answer.calibration.verdict
         return
     yield f"{logged} {_wait(short)}{_less(short.wait.mean_s, was.wait.mean_s)}."
     yield (

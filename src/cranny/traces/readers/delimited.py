@@ -35,6 +35,7 @@ class DelimitedFormat:
     separator: str = ","
     names: Sequence[str] = ()  # of a table without a header line; one that has it all the same is fine
     rest: bool = False  # whether separators after the last name are part of its value
+    spelled: Callable[[str], str] = str  # gives a column of the file the name that `log` knows
     free_text: Sequence[str] = ()  # columns that are not used, and in which separators may stand
 
     def sniff(self, head: bytes) -> bool:
@@ -101,7 +102,7 @@ class DelimitedFormat:
                 if first.strip():
                     break
                 skip += 1
-        names = [name.strip(_PADDING + "\n") for name in first.split(self.separator)]
+        names = [self.spelled(name.strip(_PADDING + "\n")) for name in first.split(self.separator)]
         if self.names and names[0] != self.names[0]:
             return self.names, skip
         # `sacct -p` ends every line with a separator, and so with a column that has no name.

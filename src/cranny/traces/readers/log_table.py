@@ -18,16 +18,22 @@ MakeLog = Callable[[Sequence[str], Mapping[str, ModelProfile], str], LogMapping]
 
 
 def read_log_table(
-    path: Path, profiles: Mapping[str, ModelProfile], make_log: MakeLog, *, strict: bool, parquet: bool
+    path: Path,
+    profiles: Mapping[str, ModelProfile],
+    make_log: MakeLog,
+    spelled: Callable[[str], str] = str,
+    *,
+    strict: bool,
+    parquet: bool,
 ) -> Trace:
-    """Read a file whose columns have the names that the log has for them."""
+    """Read a file whose columns have the names that the log has for them once they are `spelled`."""
     if not parquet:
         refuse_binary(path)
     header = [] if parquet else csv_header(path)
     try:
         scan = pl.scan_parquet(path, glob=False) if parquet else pl.scan_csv(path, infer_schema=False, glob=False)
         schema = scan.collect_schema()
-        named = {name.strip(): name for name in schema}
+        named = {spelled(name.strip()): name for name in schema}
         log = make_log(list(named), profiles, str(path))
         text = scan.select(_text(source, schema[source]).alias(name) for name, source in named.items())
         blank = pl.all_horizontal((pl.col(name).fill_null("") == "") for name in named).alias(BLANK)
@@ -40,7 +46,9 @@ def read_log_table(
     def find(row: int) -> SourceRow:
         """Read a row again."""
         found = table_row(str(path), scan, row) if parquet else csv_row(path, header, row)
-        return replace(found, called=log.names)
+        return replace(
+            found, called=log.names, values={spelled(name): each for name, each in found.values.items()}
+        )
 
     return as_trace(path, frame, log, find, profiles, strict=strict)
 

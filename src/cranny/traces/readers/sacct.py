@@ -18,7 +18,7 @@ from cranny.traces.readers.delimited import HEAD_BYTES, DelimitedFormat, first_f
 from cranny.traces.readers.distinct import of_distinct
 from cranny.traces.readers.log_mapping import UTC, Columns, LogMapping, life, number, text
 from cranny.traces.readers.log_table import read_log_table
-from cranny.traces.readers.sacct_fields import ASK_FOR, GRES, IDS, NODES, TRES, first_of
+from cranny.traces.readers.sacct_fields import ASK_FOR, FREE_TEXT, GRES, IDS, NODES, TRES, first_of, spelled
 from cranny.traces.readers.sacct_gpus import gpu_columns
 from cranny.traces.readers.sacct_json import read_json, sniff_json
 from cranny.traces.readers.slurm_rows import LATER, REPEATED, STEP
@@ -27,8 +27,7 @@ from cranny.traces.trace import Trace
 from cranny.traces.zones import time_zone
 
 DELIMITERS = ("|", "\t", ";", "^", "~", "!", "@", "#", ",")  # of --delimiter; a comma needs quotation marks
-# What users write, in which the delimiter may stand.
-FREE_TEXT = ("JobName", "SubmitLine", "Comment", "AdminComment", "SystemComment", "Extra", "WorkDir")
+HAS_ONE = (*TRES, *GRES, "Submit", "Start", "State")  # beside an id, to be taken for sacct's
 STILL_THERE = "^(RUNNING|SUSPENDED|PENDING|REQUEUED|RESIZING|COMPLETING|STOPPED)"
 NO_MACHINES = ("", "None assigned", "(null)", "None", "Unknown")
 OWN_CLOCK = "the clock of the cluster that wrote the log"
@@ -45,8 +44,8 @@ def sniff(head: bytes) -> bool:
 def _delimiter(head: bytes) -> str | None:
     """Return what stands between the field names that a file begins with, if they are sacct's."""
     for delimiter in DELIMITERS:
-        names = first_fields(head, delimiter)
-        if not set(IDS).isdisjoint(names) and len(names) > 1:
+        names = [spelled(name) for name in first_fields(head, delimiter)]
+        if not set(IDS).isdisjoint(names) and len(names) > 1 and not set(HAS_ONE).isdisjoint(names):
             return delimiter
     return None
 
@@ -54,7 +53,7 @@ def _delimiter(head: bytes) -> str | None:
 def is_sacct_table(path: Path) -> bool:
     """Say whether a Parquet file has the names of sacct's fields."""
     try:
-        names = set(pl.read_parquet_schema(path))
+        names = set(map(spelled, pl.read_parquet_schema(path)))
     except (pl.exceptions.PolarsError, OSError):
         return False
     return not names.isdisjoint(IDS) and not names.isdisjoint((*TRES, *GRES))
@@ -180,5 +179,7 @@ def read(path: Path, profiles: Mapping[str, ModelProfile], *, strict: bool, zone
         return read_json(path, profiles, partial(log, zone=zone or UTC), strict=strict)
     delimiter = _delimiter(head) or "|"
     if sniff_parquet(head) or delimiter == ",":
-        return read_log_table(path, profiles, make_log, strict=strict, parquet=sniff_parquet(head))
-    return DelimitedFormat(make_log, separator=delimiter, free_text=FREE_TEXT).read(path, profiles, strict=strict)
+        return read_log_table(path, profiles, make_log, spelled, strict=strict, parquet=sniff_parquet(head))
+    return DelimitedFormat(make_log, separator=delimiter, free_text=FREE_TEXT, spelled=spelled).read(
+        path, profiles, strict=strict
+    )
