@@ -47,8 +47,8 @@ def cut(trace: Trace, from_s: float | None = None, to_s: float | None = None, wa
     begin_s, finish_s = 0.0 if from_s is None else from_s, math.inf if to_s is None else to_s
     not_negative(warm_up_s, "warm_up_s")
     if not (math.isfinite(begin_s) and finish_s > begin_s):
-        edges = f"not from {_moment(trace, begin_s)} to {_moment(trace, finish_s)}"
-        raise InputError(f"the window must begin before it ends, {edges}; {_span(trace)}")
+        given = f"not from {_moment(trace, begin_s)} to {_moment(trace, finish_s)}"
+        raise InputError(f"the window must begin before it ends, {given}; {_span(trace)}")
     if warm_up_s >= finish_s - begin_s:
         raise InputError(f"the warm-up of {warm_up_s:,.0f} s is as long as the window")
     frame = trace.frame if "start_s" in trace.frame.columns else trace.frame.with_columns(start_s=None)
