@@ -36,6 +36,13 @@ class LinkJob(NamedTuple):
         """Seconds of an iteration alone."""
         return next(iter(self.circles.values())).iteration_s
 
+    def start_s(self, origin_s: float) -> float:
+        """Return when its iterations start, seen from some time: that of its shift, or one of a few."""
+        start_s = self.since_s - origin_s
+        if self.shifted:
+            return start_s
+        return round(start_s / self.iteration_s * STARTS) % STARTS * self.iteration_s / STARTS
+
 
 class KeptSlots(NamedTuple):
     """When the iterations of a job start that has an agent: at `shift_s + k * period_s`."""
@@ -176,27 +183,24 @@ class LinkJobs:
 
     def _reduced(self, group: list[str], links: set[int]) -> tuple[list[str], _Group]:
         """Return the jobs of a group in an order that depends on nothing but what they are, and what that is."""
-        number: dict[int, int] = {}
         used = {
             job_id: [(link, circle) for link, circle in self.jobs[job_id].circles.items() if link in links]
             for job_id in group
         }
 
-        def kind(job_id: str) -> tuple[float, list[tuple[Arc, ...]], float]:
-            own = self.jobs[job_id]
-            return own.iteration_s, [circle.arcs for _, circle in used[job_id]], own.since_s
+        def kind(job_id: str, start_s: float) -> tuple[float, list[tuple[Arc, ...]], float]:
+            return self.jobs[job_id].iteration_s, [circle.arcs for _, circle in used[job_id]], start_s
 
-        order = sorted(group, key=kind)
-        shifts_s = [self.jobs[job_id].since_s for job_id in order if self.jobs[job_id].shifted]
-        origin_s = min(shifts_s, default=self.jobs[order[0]].since_s)
+        shifts_s = [self.jobs[job_id].since_s for job_id in group if self.jobs[job_id].shifted]
+        first = min(group, key=lambda job_id: kind(job_id, self.jobs[job_id].since_s))
+        origin_s = min(shifts_s, default=self.jobs[first].since_s)
+        starts_s = {job_id: self.jobs[job_id].start_s(origin_s) for job_id in group}
+        order = sorted(group, key=lambda job_id: kind(job_id, starts_s[job_id]))
+        number: dict[int, int] = {}
         parts = []
         for job_id in order:
-            own = self.jobs[job_id]
             on = tuple([(number.setdefault(link, len(number)), circle) for link, circle in used[job_id]])
-            start_s = own.since_s - origin_s
-            if not own.shifted:
-                start_s = round(start_s / own.iteration_s * STARTS) % STARTS * own.iteration_s / STARTS
-            parts.append((on, start_s, own.shifted))
+            parts.append((on, starts_s[job_id], self.jobs[job_id].shifted))
         return order, (tuple(parts), tuple([self._link_gbps[link] for link in number]))
 
 
