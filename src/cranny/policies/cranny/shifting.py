@@ -219,7 +219,7 @@ def _total(group: Group, timing: Timing) -> float:
 def _positive(shifts_s: Mapping[str, float]) -> dict[str, float]:
     """Return shifts of which none is 0, which would stand for none.
 
-    All are moved by the same time, so that jobs start in relation to each other exactly as before: where groups never
-    repeat themselves, a billionth of a second makes a difference of 0.5 % in what they come to.
+    All are moved by the same time, so that jobs start in relation to each other exactly as before: where groups
+    never repeat themselves, a billionth of a second makes a difference of 0.5 % in what they come to.
     """
     return {job_id: shift_s + LEAST_S for job_id, shift_s in shifts_s.items()}
