@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from cranny.cli import app
 from cranny.model.cluster import Cluster
 from cranny.model.collective import COLLECTIVES
 from cranny.policies import DEFAULT_POLICY, WHAT_IF
+from cranny.repro.has import results as has_results
+from cranny.repro.titan import testbed
 from cranny.service.limits import Limits
 from cranny.service.log_file import backup
 from cranny.service.scheduler import Scheduler
@@ -98,10 +101,17 @@ def test_prints_its_version(run: Run) -> None:
     assert run("--version").out == f"cranny {VERSION}\n"
 
 
+# What several commands report is computed once.
+TESTBEDS = cache(testbed.run_testbeds)
+HAS = cache(has_results.run_experiments)
+
+
 @pytest.fixture
 def json_words(tmp_path: Path, trace_file: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[object]]:
     """Return for each command the words of a small example, `--json` left out."""
     monkeypatch.setattr(importing, "RUNS", 1)
+    monkeypatch.setattr(testbed, "run_testbeds", TESTBEDS)
+    monkeypatch.setattr(has_results, "run_experiments", lambda fits, *_, **__: HAS(fits, 1, quick=True))
     script = tmp_path / "train.py"
     script.write_text(
         "from cranny.agent.job import JobAgent\n"
