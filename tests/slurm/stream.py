@@ -128,10 +128,7 @@ class Served:
 class Stream:
     """The jobs of a stream, and the faults that they meet."""
 
-    def __init__(
-        self, slurm: RealSlurm, jobs: int, kills: int, seed: int, sleep_s: float, *, nodes_change: bool
-    ) -> None:
-        self._nodes_change = nodes_change
+    def __init__(self, slurm: RealSlurm, jobs: int, kills: int, seed: int, sleep_s: float) -> None:
         self._slurm, self._jobs, self._kills, self._sleep_s = slurm, jobs, kills, sleep_s
         self._random = random.Random(seed)  # noqa: S311 - no secret
         self.folder = Path(tempfile.mkdtemp(prefix="cranny-stream-"))
@@ -195,8 +192,7 @@ class Stream:
 
     def _faults(self) -> list[tuple[int, str]]:
         kills = [(round((each + 1) * self._jobs / (self._kills + 1)), "kill") for each in range(self._kills)]
-        others = [(self._jobs // 2, "node"), (self._jobs * 2 // 3, "controller")] if self._nodes_change else []
-        return sorted([*kills, *others])
+        return sorted([*kills, (self._jobs // 2, "node"), (self._jobs * 2 // 3, "controller")])
 
     def _kill(self) -> None:
         self.served.kill()
@@ -224,11 +220,11 @@ class Stream:
         self._slurm.add_node("node9")
         self._slurm.stop_controller()
         time.sleep(1.0)
+        self._slurm.reread_nodes()  # they must know the new one, to reach it
         self._slurm.start_controller()
         self._slurm.start_node("node9")
         self._slurm.start_node(self._lost)
         until(lambda: bool(self._slurm.call("sinfo", "-h", check=False)), "the controller")
-        self._slurm.call("scontrol", "reconfigure")  # the other nodes must know the new one, to reach it
         self._slurm.call("scontrol", "update", f"NodeName={self._lost}", "State=RESUME", check=False)
 
     def _all_over(self) -> bool:
@@ -244,6 +240,7 @@ class Stream:
         found.violations += [f"GPU given twice: {line}" for line in _lines(self.folder / "conflicts")]
         found.violations += [f"ran twice: {line}" for line, times in (starts + ends).items() if times > 2]
         found.violations += [f"started twice: {line}" for line, times in starts.items() if times > 1]
+        found.violations += [f"started without GPUs: {line}" for line in starts if len(line.split()) < 4]
         done: dict[str, int] = {}  # tasks of a job that ended, since Slurm put it back last
         last = dict(sorted((line.split()[0], int(line.split()[1])) for line in starts))
         for line in ends:
@@ -272,8 +269,8 @@ class Stream:
     def _gpu_violations(self, starts: list[str]) -> list[str]:
         """Compare the GPUs that cranny has learned from Slurm with those that the tasks of some start saw."""
         seen: dict[tuple[str, str], list[int]] = {}  # by job and how often it was started before
-        for job, restart, _, gpus in map(str.split, starts):
-            seen.setdefault((job, restart), []).extend(map(int, gpus.split(",")))
+        for job, restart, _, *gpus in map(str.split, starts):
+            seen.setdefault((job, restart), []).extend(int(gpu) for each in gpus for gpu in each.split(","))
         with contextlib.closing(sqlite3.connect(f"file:{self.folder}/cranny/log.db?mode=ro", uri=True)) as log:
             rows = log.execute(
                 "SELECT kind, job, body FROM cranny_events WHERE kind IN ('submitted', 'given')"
@@ -314,12 +311,11 @@ def _lines(file: Path) -> list[str]:
     return file.read_text().splitlines() if file.exists() else []
 
 
-def run_stream(
-    jobs: int, kills: int, seed: int, sleep_s: float = 2.0, *, nodes_change: bool = True
-) -> StreamResult:
-    """Start a Slurm, run a stream through it, and say what was seen; nodes may come and go, and its controller."""
-    with RealSlurm(lua=LUA, min_job_age_s=3600) as slurm:
-        stream = Stream(slurm, jobs, kills, seed, sleep_s, nodes_change=nodes_change)
+def run_stream(jobs: int, kills: int, seed: int, sleep_s: float = 2.0) -> StreamResult:
+    """Start a Slurm, run a stream through it, and say what was seen."""
+    # An srun gives up, and its job fails, once the controller has been away for the message timeout.
+    with RealSlurm(lua=LUA, min_job_age_s=3600, message_timeout_s=60) as slurm:
+        stream = Stream(slurm, jobs, kills, seed, sleep_s)
         kept, held = os.environ.get("KEEP_STREAM"), False
         try:
             result = stream.run()
