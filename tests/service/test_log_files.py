@@ -1,6 +1,9 @@
 """Archives and backups of the event log: nothing is lost by them, and files that were altered are refused."""
 
 import gzip
+import json
+import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -139,14 +142,25 @@ def test_files_that_were_altered_or_cut_are_refused(run: Run, tmp_path: Path) ->
         ([line for line in lines if '"drained"' not in line], "instead of"),
         (lines[1:], "not a file of `cranny log backup`"),
         (["nothing"], "line 1 is not JSON"),
+        ([lines[0], "[" * 100_000], "line 2 is not JSON"),
+        ([lines[0].replace('"begin"', '"other"'), *lines[1:]], "line 1 does not say what the file holds"),
+        ([lines[0], '["cranny_events", "1", 0, "opened", null, "{}", null]'], "line 2 is no row"),
+        (['{"columns": 1, ' + lines[0][1:].replace('"columns"', '"other"')], "line 1 does not say"),
+        *(([*lines, row], "is no row") for row in ("1", "[]", '["others", 1]', '["cranny_tokens", 1]')),
     ):
         file.write_bytes(gzip.compress("\n".join(change).encode()))
         ran = run("log", "restore", file, "--database", new)
         assert ran.code in {1, 2}
         assert problem in ran.err
         assert not new.exists()
-    file.write_bytes(b"nothing")
-    assert "cannot be read" in run("log", "restore", file, "--database", new).err
+    whole = bytearray(gzip.compress("\n".join(lines).encode()))
+    whole[20:30] = bytes(10)
+    for damaged in (b"nothing", whole):
+        file.write_bytes(damaged)
+        assert "cannot be read" in run("log", "restore", file, "--database", new).err
+    value = json.dumps(["cranny_tokens", *([{}] * 7)])  # what no database can store
+    file.write_bytes(gzip.compress("\n".join([*lines, value]).encode()))
+    assert "the database cannot be filled" in run("log", "restore", file, "--database", new).err
     assert run("log", "restore", tmp_path / "none", "--database", new).err.endswith("there is no such file\n")
 
 
@@ -179,3 +193,17 @@ def test_a_service_archives_what_is_older_than_it_keeps(
     assert second.submit() == "job-7"
     store = second.service.store
     assert verify_log(store, tmp_path).problem == ""
+
+
+@pytest.mark.parametrize("put", [Path.symlink_to, Path.hardlink_to])
+def test_a_file_that_another_user_has_put_in_the_way_gets_nothing_of_a_backup(
+    put: Callable[[Path, Path], None], tmp_path: Path
+) -> None:
+    """As in /tmp: it would be theirs to read, or a link to what the owner of the log may write."""
+    store, file, theirs = EventStore(str(tmp_path / "log.db")), tmp_path / "backup.jsonl.gz", tmp_path / "theirs"
+    theirs.write_text("before")
+    put(tmp_path / "backup.jsonl.gz.new", theirs)
+    backup(store, file)
+    assert theirs.read_text() == "before"
+    assert (stat.S_ISREG(file.lstat().st_mode), file.lstat().st_mode & 0o077) == (True, 0)
+    store.close()

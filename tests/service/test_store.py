@@ -281,6 +281,23 @@ def test_a_sqlite_writer_whose_lock_file_was_deleted_takes_it_again(tmp_path: Pa
     store.close()
 
 
+@pytest.mark.parametrize("mode", [None, 0o644])
+def test_no_other_account_can_lock_the_file_and_so_keep_a_service_from_starting(
+    mode: int | None, tmp_path: Path
+) -> None:
+    """Reading is enough to lock a file, and jobs can enter the folder of a service (mode 0711)."""
+    lock, before = tmp_path / "log.db.lock", os.umask(0)
+    try:
+        if mode is not None:  # of an earlier version
+            lock.touch(mode)
+        store = EventStore(str(tmp_path / "log.db"))
+        store.acquire()
+    finally:
+        os.umask(before)
+    assert lock.stat().st_mode & 0o777 == 0o600
+    store.close()
+
+
 @pytest.mark.parametrize("ending", ["", "-wal", "-shm"])
 @pytest.mark.parametrize("way", ["deleted", "replaced"])
 def test_a_sqlite_file_that_was_deleted_or_replaced_is_noticed_until_it_is_back(

@@ -13,6 +13,7 @@ import os
 import resource
 import select
 import signal
+import stat
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -78,6 +79,22 @@ class LimitedLog:
             self._starts.append(self._end)
 
 
+def give_pipe(path: Path, account: Account) -> None:
+    """Let an account have a pipe, which must be one of our own.
+
+    A supervisor may give any file to an account, and the service, which may not, can replace what has this name.
+    """
+    pipe = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    try:
+        found = os.fstat(pipe)
+        if not stat.S_ISFIFO(found.st_mode) or found.st_uid != os.geteuid():
+            raise OSError(f"{path.name} was replaced")
+        os.fchmod(pipe, 0o660)  # the group stays that of the service, which opens the standard streams of ranks
+        os.fchown(pipe, account.uid, -1)
+    finally:
+        os.close(pipe)
+
+
 class LogWriter:
     """The supervisor's end: starts the log writer, and waits for its end."""
 
@@ -98,10 +115,9 @@ class LogWriter:
         os.close(ready)
         if trouble != DONE:
             raise OSError(trouble.decode(errors="replace") or "the log writer has ended")
-        for path in paths if account is not None else ():
-            # The group stays that of the service, which opens the standard streams of ranks.
-            pipe_of(path).chmod(0o660)
-            os.chown(pipe_of(path), account.uid if account is not None else -1, -1)
+        if account is not None:
+            for path in paths:
+                give_pipe(pipe_of(path), account)
 
     def finish(self) -> None:
         """Wait until all that was written is in the logs."""

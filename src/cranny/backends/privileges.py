@@ -9,6 +9,8 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from cranny.backends.session_keyring import close_keyring, join_new_keyring
+
 # What starting and ending jobs of other users takes, by their numbers in linux/capability.h.
 CAPABILITIES = {"CAP_CHOWN": 0, "CAP_KILL": 5, "CAP_SETGID": 6, "CAP_SETUID": 7}
 # What keeping GPUs from jobs takes besides, in the launcher only: CAP_NET_ADMIN and CAP_BPF.
@@ -73,6 +75,7 @@ def keep_for_launching(account: Account | None) -> None:
     for each in wanted:
         _prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE, each)
     _prctl(_PR_SET_DUMPABLE, 0)  # no process of the same account may look into this one, or trace it
+    close_keyring()  # jobs would share it; where they cannot have one of their own, they have none
 
 
 def give_up(account: Account | None) -> None:
@@ -93,6 +96,7 @@ def _become(account: Account) -> None:
     os.setgroups(account.groups)
     os.setgid(account.gid)
     os.setuid(account.uid)
+    join_new_keyring()
 
 
 def _set(inherited: Collection[int], own: Collection[int] = ()) -> None:

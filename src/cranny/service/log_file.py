@@ -6,7 +6,8 @@ The first line says what the file holds. Events carry their hashes, so that a fi
 import gzip
 import json
 import os
-from collections.abc import Iterable, Iterator
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from cranny.service.event_chain import ChainHead, StoredEvent, verified
 from cranny.service.log_schema import EVENTS, KEYS, PAGE, SNAPSHOTS, TOKENS
 from cranny.service.log_snapshot import first_head
 from cranny.service.store import EventStore
-from cranny.service.writer_lock import LogIntegrityError
+from cranny.service.writer_lock import LogIntegrityError, wrapped
 
 FORMAT = "cranny event log, version 1"
 TABLES = {table.name: table for table in (EVENTS, KEYS, SNAPSHOTS, TOKENS)}  # sessions end with a restore
@@ -37,7 +38,8 @@ def write_log_file(path: Path, header: LogFileHeader, rows: Iterable[tuple[str, 
     fresh = path.with_name(f"{path.name}.new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as raw:
+        fresh.unlink(missing_ok=True)  # of a backup that was interrupted, or of another user, who could read it
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as raw:
             with gzip.open(raw, "wt", LEVEL, encoding="utf-8") as file:
                 file.write(json.dumps({"format": FORMAT, **header._asdict()}) + "\n")
                 for table, row in rows:
@@ -55,8 +57,30 @@ def read_log_file(path: Path) -> tuple[LogFileHeader, Iterator[tuple[str, list[A
     header = next(lines, None)
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise InputError(f"{path}: not a file of `cranny log backup` or `cranny log archive`")
-    begin, head = ChainHead(*header["begin"]), ChainHead(*header["head"])
-    return LogFileHeader(begin, head, header["columns"]), ((row[0], row[1:]) for row in lines)
+    match header:
+        case {"begin": [int(), str()] as begin, "head": [int(), str()] as head, "columns": dict(columns)}:
+            known = LogFileHeader(ChainHead(*begin), ChainHead(*head), columns)
+            widths = {name: len(each) for name, each in columns.items() if isinstance(each, list)}
+            return known, _rows(path, lines, widths)
+    raise InputError(f"{path}: line 1 does not say what the file holds")
+
+
+def _rows(path: Path, lines: Iterator[Any], widths: Mapping[str, int]) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the rows of a file; one of no table, with other columns, or an event of other types is refused."""
+    for number, line in enumerate(lines, 2):
+        match line:
+            case [str(table), *row] if table in TABLES and len(row) == widths.get(table) and _possible(table, row):
+                yield table, row
+            case _:
+                raise InputError(f"{path}: line {number} is no row of a table of a log")
+
+
+def _possible(table: str, row: list[Any]) -> bool:
+    """Say whether a row may be one of its table; other tables than that of events are checked by the database."""
+    match row:
+        case [int(), int() | float(), str(), str() | None, str(), str() | None]:
+            return True
+    return table != EVENTS.name
 
 
 def _lines(path: Path) -> Iterator[Any]:
@@ -65,11 +89,11 @@ def _lines(path: Path) -> Iterator[Any]:
             for number, line in enumerate(file, 1):
                 try:
                     yield json.loads(line)
-                except ValueError:
+                except (ValueError, RecursionError):
                     raise InputError(f"{path}: line {number} is not JSON") from None
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such file") from None
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise InputError(f"{path}: cannot be read: {error}") from None
 
 
@@ -120,7 +144,8 @@ def restore(store: EventStore, path: Path) -> LogFileHeader:
     """Fill an empty database from a backup, all or nothing."""
     verify_log_file(path)
     header, rows = read_log_file(path)
-    with store.engine.connect().execution_options(writes=True) as connection, connection.begin():
+    filling = store.engine.connect().execution_options(writes=True)
+    with wrapped("the database cannot be filled"), filling as connection, connection.begin():
         if connection.execute(sa.select(sa.func.count()).select_from(EVENTS)).scalar():
             raise InputError("--database: has events already; restore into an empty one")
         batch: list[dict[str, Any]] = []

@@ -60,8 +60,11 @@ class FileLock:
             return
         self.close()
         try:
-            # Not inherited by the processes of jobs, and released however this process ends.
-            self._held = self._path.open("ab")
+            # Not inherited by the processes of jobs, and released however this process ends. For its owner only:
+            # who can read a file can lock it, and so keep a service from starting.
+            self._held = os.fdopen(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "wb")
+            with suppress(PermissionError):  # of another account, as that of root
+                os.fchmod(self._held.fileno(), 0o600)
             fcntl.lockf(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self.close()
