@@ -201,6 +201,26 @@ def test_names_in_lower_case(tmp_path: Path) -> None:
     same(read_trace(tmp_path / "log.parquet"))
 
 
+def test_an_extract_of_the_database(tmp_path: Path) -> None:
+    """Columns of the table of jobs: ids and states are numbers, 0 is no time, resources have numbers too."""
+    head = (
+        "id_job,id_user,state,time_submit,time_start,time_end,timelimit,nodes_alloc,nodelist,tres_alloc,gres_used"
+    )
+    zero = int(moment(f"{DAY}08:00:00"))
+    table = [
+        f"7,1001,4,{zero},{zero + 60},{zero + 3660},4294967295,2,\"['n1', 'n2']\",\"1=8,4=2,1001=4\",gpu:volta:4",
+        f'8,1002,1,{zero},{zero + 60},0,90,1,n3,"1=8,4=1,1001=2",gpu:volta:2',
+        f"9,1002,0,{zero},0,0,90,0,None assigned,,",
+    ]
+    trace = read(tmp_path / "slurm.csv", "\n".join([head, *table]))
+    columns = ("job_id", "user", "status", "gpus", "gpu_type", "start_s", "end_s", "limit_s", "ran_on")
+    assert trace.frame.select(columns).rows() == [
+        ("7", "1001", "CANCELLED", 4, "volta", 60.0, 3660.0, None, "n1:2 n2:2"),
+        ("8", "1002", "RUNNING", 2, "volta", 60.0, None, 5400.0, "n3:2"),
+    ]
+    assert trace.skipped == {"never started": 1}
+
+
 def test_a_float_is_no_step_of_a_job(tmp_path: Path) -> None:
     frame = pl.DataFrame(rows()[:1]).with_columns(JobID=pl.lit(17.0))
     frame.write_parquet(tmp_path / "log.parquet")

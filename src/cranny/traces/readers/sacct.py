@@ -18,7 +18,17 @@ from cranny.traces.readers.delimited import HEAD_BYTES, DelimitedFormat, first_f
 from cranny.traces.readers.distinct import of_distinct
 from cranny.traces.readers.log_mapping import UTC, Columns, LogMapping, life, number, text
 from cranny.traces.readers.log_table import read_log_table
-from cranny.traces.readers.sacct_fields import ASK_FOR, FREE_TEXT, GRES, IDS, NODES, TRES, first_of, spelled
+from cranny.traces.readers.sacct_fields import (
+    ASK_FOR,
+    FREE_TEXT,
+    GRES,
+    IDS,
+    NODES,
+    STATES,
+    TRES,
+    first_of,
+    spelled,
+)
 from cranny.traces.readers.sacct_gpus import gpu_columns
 from cranny.traces.readers.sacct_json import read_json, sniff_json
 from cranny.traces.readers.slurm_rows import LATER, REPEATED, STEP
@@ -29,7 +39,7 @@ from cranny.traces.zones import time_zone
 DELIMITERS = ("|", "\t", ";", "^", "~", "!", "@", "#", ",")  # of --delimiter; a comma needs quotation marks
 HAS_ONE = (*TRES, *GRES, "Submit", "Start", "State")  # beside an id, to be taken for sacct's
 STILL_THERE = "^(RUNNING|SUSPENDED|PENDING|REQUEUED|RESIZING|COMPLETING|STOPPED)"
-NO_MACHINES = ("", "None assigned", "(null)", "None", "Unknown")
+NO_MACHINES = ("", "[]", "None assigned", "(null)", "None", "Unknown")
 OWN_CLOCK = "the clock of the cluster that wrote the log"
 
 _STEP = RowRule("JobID", "a step, whose job has a row of its own", STEP, of_value=False, error=False)
@@ -76,9 +86,13 @@ def log(names: Sequence[str], _: Mapping[str, ModelProfile], file: str, zone: st
         if "End" not in names:
             columns |= _ends(columns, names)
     if "State" in names:
-        columns["status"] = text("State").str.extract(r"^(\S+)")  # less the "by 1000" after CANCELLED
+        states = {str(number): name for number, name in STATES.items()}
+        columns["status"] = text("State").str.extract(r"^(\S+)").replace(states)  # less the "by 1000" of CANCELLED
     if "NodeList" in names:
-        columns["ran_on"] = pl.when(_assigned()).then(pl.col("NodeList"))
+        # A list that Python wrote: ['n1', 'n2'].
+        listed = pl.col("NodeList").str.starts_with("['")
+        names_only = pl.col("NodeList").str.replace_all(r"[\[\]' ]", "")
+        columns["ran_on"] = pl.when(_assigned()).then(pl.when(listed).then(names_only).otherwise("NodeList"))
     if limit:
         # A limit may be "UNLIMITED" or "Partition_Limit", which is none that we know.
         columns["limit_s"] = (

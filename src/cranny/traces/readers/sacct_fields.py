@@ -13,11 +13,36 @@ ASK_FOR = (
 # What users write, in which a delimiter may stand.
 FREE_TEXT = ("JobName", "SubmitLine", "Comment", "AdminComment", "SystemComment", "Extra", "WorkDir")
 _READ = (*ASK_FOR.split(","), *IDS, *TRES, *GRES, *NODES, *FREE_TEXT, "Elapsed", "TimelimitRaw")
-_SPELLED = {name.lower(): name for name in _READ}
+# Columns of the table of jobs in Slurm's database, of which some sites and published logs give an extract.
+_IN_DATABASE = {
+    "id_job": "JobIDRaw",
+    "id_user": "User",
+    "id_qos": "QOS",
+    "nodes_alloc": "NNodes",
+    "time_submit": "Submit",
+    "time_eligible": "Eligible",
+    "time_start": "Start",
+    "time_end": "End",
+    "tres_alloc": "AllocTRES",
+    "tres_req": "ReqTRES",
+    "gres_alloc": "AllocGRES",
+    "gres_used": "AllocGRES",
+    "gres_req": "ReqGRES",
+}
+_SPELLED = {name.lower(): name for name in _READ} | _IN_DATABASE
+# States as the database numbers them.
+STATES = dict(
+    enumerate(
+        (
+            *("PENDING", "RUNNING", "SUSPENDED", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL"),
+            *("PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY"),
+        )
+    )
+)
 
 
 def spelled(name: str) -> str:
-    """Return the name of a field as Slurm spells it: tables that programs made often have lower case."""
+    """Return the name of a field as sacct spells it: tables that programs made often have other names."""
     return _SPELLED.get(name.lower(), name)
 
 

@@ -44,9 +44,9 @@ def epoch_s(text: pl.Expr, between: str = " ", zone: str | None = None, *, later
         )
     sound = rest.str.contains(r"^(\.\d+)?(Z|[+-]\d\d:?\d\d)?$")
     odd_s = pl.when(sound).then(local_s + fraction_s)
-    return pl.when(_given(text)).then(
-        pl.coalesce(plain_s, odd_s, _since_1970_s(odd.cast(pl.Float64, strict=False)), pl.lit(math.nan))
-    )
+    number = odd.cast(pl.Float64, strict=False)
+    given = _given(text) & (number != 0).fill_null(value=True)  # in databases 0 is no time at all
+    return pl.when(given).then(pl.coalesce(plain_s, odd_s, _since_1970_s(number), pl.lit(math.nan)))
 
 
 def _since_1970_s(number: pl.Expr) -> pl.Expr:
@@ -66,7 +66,7 @@ def length_s(text: pl.Expr) -> pl.Expr:
 def limit_s(text: pl.Expr) -> pl.Expr:
     """Read a limit in any form that Slurm takes: `90` are minutes, `2-12` days and hours; null for other words."""
     days = r"(\d+)-(\d+)(?::(\d+)(?::(\d+))?)?"
-    parts = text.str.strip_chars().str.extract_groups(rf"^(?:{days}|(?:(\d+):)?(\d+):(\d+)|(\d+))$")
+    parts = text.str.strip_chars().str.extract_groups(rf"^(?:{days}|(?:(\d+):)?(\d+):(\d+)|(\d{{1,9}}))$")
     units = (86_400, 3600, 60, 1, 3600, 60, 1, 60)
     given = [parts.struct[k].cast(pl.Float64, strict=False) * unit for k, unit in enumerate(units)]
     return pl.when(pl.any_horizontal(each.is_not_null() for each in given)).then(pl.sum_horizontal(given))
