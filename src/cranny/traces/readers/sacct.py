@@ -86,13 +86,9 @@ def log(names: Sequence[str], _: Mapping[str, ModelProfile], file: str, zone: st
         if "End" not in names:
             columns |= _ends(columns, names)
     if "State" in names:
-        states = {str(number): name for number, name in STATES.items()}
-        columns["status"] = text("State").str.extract(r"^(\S+)").replace(states)  # less the "by 1000" of CANCELLED
+        columns["status"] = text("State").str.extract(r"^(\S+)")  # less the "by 1000" after CANCELLED
     if "NodeList" in names:
-        # A list that Python wrote: ['n1', 'n2'].
-        listed = pl.col("NodeList").str.starts_with("['")
-        names_only = pl.col("NodeList").str.replace_all(r"[\[\]' ]", "")
-        columns["ran_on"] = pl.when(_assigned()).then(pl.when(listed).then(names_only).otherwise("NodeList"))
+        columns["ran_on"] = pl.when(_assigned()).then(_names_only())
     if limit:
         # A limit may be "UNLIMITED" or "Partition_Limit", which is none that we know.
         columns["limit_s"] = (
@@ -149,6 +145,12 @@ def _assigned() -> pl.Expr:
     return ~pl.col("NodeList").is_in(NO_MACHINES)
 
 
+def _names_only() -> pl.Expr:
+    """Take the machines of a job, also from a list that Python wrote: ['n1', 'n2']."""
+    listed = pl.when(pl.col("NodeList").str.starts_with("['")).then("NodeList")  # few, and nulls cost nothing
+    return pl.coalesce(listed.str.replace_all(r"[\[\]' ]", ""), "NodeList")
+
+
 def _further(names: Sequence[str]) -> dict[str, str]:
     """Return what a log may say besides."""
     return {
@@ -166,6 +168,8 @@ def _further(names: Sequence[str]) -> dict[str, str]:
 
 def _before(frame: pl.DataFrame) -> tuple[pl.DataFrame, Mapping[str, int], Sequence[str]]:
     """Look at rows together that are of one job."""
+    if "status" in frame.columns and bool(frame["status"].str.contains(r"^\d").any()):
+        frame = frame.with_columns(pl.col("status").replace(STATES))
     frame, clocks = slurm_rows.once(frame)
     frame, again = slurm_rows.attempts(frame)
     if "eligible_s" in frame.columns:

@@ -31,14 +31,11 @@ _IN_DATABASE = {
 }
 _SPELLED = {name.lower(): name for name in _READ} | _IN_DATABASE
 # States as the database numbers them.
-STATES = dict(
-    enumerate(
-        (
-            *("PENDING", "RUNNING", "SUSPENDED", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL"),
-            *("PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY"),
-        )
-    )
+_WORDS = (
+    *("PENDING", "RUNNING", "SUSPENDED", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL"),
+    *("PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY"),
 )
+STATES = {str(number): word for number, word in enumerate(_WORDS)}
 
 
 def spelled(name: str) -> str:

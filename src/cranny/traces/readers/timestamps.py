@@ -44,15 +44,18 @@ def epoch_s(text: pl.Expr, between: str = " ", zone: str | None = None, *, later
         )
     sound = rest.str.contains(r"^(\.\d+)?(Z|[+-]\d\d:?\d\d)?$")
     odd_s = pl.when(sound).then(local_s + fraction_s)
-    number = odd.cast(pl.Float64, strict=False)
-    given = _given(text) & (number != 0).fill_null(value=True)  # in databases 0 is no time at all
-    return pl.when(given).then(pl.coalesce(plain_s, odd_s, _since_1970_s(number), pl.lit(math.nan)))
+    number_s = odd.map_batches(_since_1970_s, pl.Float64(), is_elementwise=True)
+    given = ~text.is_in((*NOTHING, "0"))  # in databases 0 is no time at all
+    return pl.when(given).then(pl.coalesce(plain_s, odd_s, number_s, pl.lit(math.nan)))
 
 
-def _since_1970_s(number: pl.Expr) -> pl.Expr:
-    """Read a number that may count thousandths, millionths or billionths of a second: no log is of a far year."""
-    unit = pl.when(number.abs() < MOST_S).then(1.0).when(number.abs() < MOST_S * 1e3).then(1e3)
-    return number / unit.when(number.abs() < MOST_S * 1e6).then(1e6).otherwise(1e9)
+def _since_1970_s(texts: pl.Series) -> pl.Series:
+    """Read numbers that may count thousandths, millionths or billionths of a second: no log is of a far year."""
+    number = texts.cast(pl.Float64, strict=False)
+    if number.null_count() == len(number):  # as nearly always
+        return number
+    thousands = sum((number.abs() >= MOST_S * scale).cast(pl.Int8) for scale in (1.0, 1e3, 1e6))
+    return number / pl.Series([1.0, 1e3, 1e6, 1e9]).gather(thousands.fill_null(0))
 
 
 def length_s(text: pl.Expr) -> pl.Expr:
