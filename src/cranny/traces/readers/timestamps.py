@@ -54,8 +54,9 @@ def _since_1970_s(texts: pl.Series) -> pl.Series:
     number = texts.cast(pl.Float64, strict=False)
     if number.null_count() == len(number):  # as nearly always
         return number
-    thousands = sum((number.abs() >= MOST_S * scale).cast(pl.Int8) for scale in (1.0, 1e3, 1e6))
-    return number / pl.Series([1.0, 1e3, 1e6, 1e9]).gather(thousands.fill_null(0))
+    for least, unit in ((MOST_S * 1e6, 1e9), (MOST_S * 1e3, 1e6), (MOST_S, 1e3)):
+        number = pl.select(pl.when(number.abs() >= least).then(number / unit).otherwise(number)).to_series()
+    return number
 
 
 def length_s(text: pl.Expr) -> pl.Expr:
