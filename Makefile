@@ -10,13 +10,17 @@ PYTEST := $(BIN)/pytest -n $(TESTERS) --dist worksteal
 # all of cranny, which takes a tenth of the whole time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test fuzz chaos coverage check docs bench testbed release lock format clean
+.PHONY: demo test tests fuzz chaos coverage check docs bench testbed release lock format clean
 .DEFAULT_GOAL := demo
 
 demo: .venv/run.done  ## compare cranny with its rivals and write out/demo.html
 	$(BIN)/cranny demo
 
-test: check .venv/system.done  ## everything that CI runs
+# Checks run beside the tests: they keep one core busy while the test processes start.
+test: .venv/system.done  ## everything that CI runs
+	@$(MAKE) --no-print-directory -j2 check tests
+
+tests: .venv/system.done
 	$(PYTEST)
 
 # What it finds becomes an @example of the test. SEED=N draws as a run that printed N.

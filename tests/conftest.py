@@ -1,3 +1,4 @@
+import gc
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -47,6 +48,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return next((at for at, start in enumerate(WAITING) if name.startswith(start)), len(WAITING))
 
     items.sort(key=place)
+
+
+def pytest_collection_finish() -> None:
+    """Keep the modules and tests that are loaded now from the garbage collector, which would visit them often."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
