@@ -83,6 +83,22 @@ def test_ends_of_lines_and_marks_of_windows(tmp_path: Path) -> None:
     same(read(tmp_path / "log", b"\xef\xbb\xbf" + text(rows(), end="|\r\n").encode()))
 
 
+def test_lines_before_the_field_names(tmp_path: Path) -> None:
+    before = "Loading module slurm/23.11\n# sacct of March | by ann\n\n"
+    same(read(tmp_path / "log", before + text(rows())))
+    with pytest.raises(InputError, match=r"log:5: Submit: must be a time, not 'soon'"):
+        read(tmp_path / "log", before + text([{**rows()[0], "Submit": "soon"}]), strict=True)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+def test_utf_16_as_powershell_writes_it(tmp_path: Path, encoding: str) -> None:
+    mark = "\ufeff" if encoding == "utf-16-be" else ""
+    log = mark + text([{**row, "User": "jörg"} for row in rows()], end="\r\n")
+    trace = read(tmp_path / "log", log.encode(encoding))
+    same(trace)
+    assert trace.frame["user"].to_list() == ["jörg"] * 3
+
+
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress], ids=["gzip", "bzip2", "xz"])
 def test_compressed_logs(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
     path = tmp_path / "march.txt.gz"
@@ -312,9 +328,10 @@ def padded() -> str:
         ("apiVersion: v1\nitems:\n", "looks like YAML of kubectl"),
         ('"JOB_FINISH" "10.1" 1772438400 101', "looks like lsb.acct of LSF, which is not read"),
         (b"\x28\xb5\x2f\xfd\x00\x01", "is compressed: unpack it with `zstd -d`"),
+        (b"PK\x03\x04..[Content_Types].xml", "looks like a workbook of Excel: save its sheet as CSV"),
         ("when,what\n1,2\n", "not in a known trace format"),
     ],
-    ids=["for people", "without names", "kubectl", "yaml", "LSF", "zstd", "unknown"],
+    ids=["for people", "without names", "kubectl", "yaml", "LSF", "zstd", "Excel", "unknown"],
 )
 def test_a_log_that_cannot_be_read_says_what_to_give(tmp_path: Path, content: str | bytes, said: str) -> None:
     with pytest.raises(InputError) as raised:

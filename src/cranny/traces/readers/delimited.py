@@ -19,6 +19,7 @@ from cranny.traces.schema import BLANK, RowRule, SourceRow, missing
 from cranny.traces.trace import Trace
 
 HEAD_BYTES = 65_536
+HEADER_WITHIN = 20  # lines that are not blank
 ROW = "(row)"  # the number of a row, from 0, for logs that have no ids
 _LINE = "(line)"
 _RAGGED = "(ragged)"
@@ -35,6 +36,7 @@ class DelimitedFormat:
     separator: str = ","
     names: Sequence[str] = ()  # of a table without a header line; one that has it all the same is fine
     rest: bool = False  # whether separators after the last name are part of its value
+    needs_one: Sequence[str] = ()  # columns of which the header line has one: other lines may stand before it
     spelled: Callable[[str], str] = str  # gives a column of the file the name that `log` knows
     free_text: Sequence[str] = ()  # columns that are not used, and in which separators may stand
 
@@ -94,15 +96,16 @@ class DelimitedFormat:
         too_many = line.str.count_matches(self.separator, literal=True) > len(names) - 1
         return pl.when(too_many).then(line.str.replace(form, "${1}${2}")).otherwise(line).alias(_LINE)
 
+    def _fields(self, line: str) -> list[str]:
+        """Return the names that a header line has."""
+        return [self.spelled(name.strip(_PADDING + "\n")) for name in line.split(self.separator)]
+
     def _header(self, path: Path) -> tuple[Sequence[str], int]:
         """Return the names of the columns, and how many lines come before the first row."""
-        skip, first = 0, ""
-        with path.open(encoding="utf-8-sig", errors="replace", newline="\n") as file:
-            for first in file:
-                if first.strip():
-                    break
-                skip += 1
-        names = [self.spelled(name.strip(_PADDING + "\n")) for name in first.split(self.separator)]
+        found = [(skip, self._fields(line)) for skip, line in enumerate(_first_lines(path)) if line.strip()]
+        skip, names = next(
+            (each for each in found if set(each[1]) & set(self.needs_one)), (found or [(0, [""])])[0]
+        )
         if self.names and names[0] != self.names[0]:
             return self.names, skip
         # `sacct -p` ends every line with a separator, and so with a column that has no name.
@@ -111,6 +114,17 @@ class DelimitedFormat:
             if names.count(name) > 1:
                 raise InputError(f"{at(path, skip + 1)}: column {name[:60]!r} occurs twice")
         return names, skip + 1
+
+
+def _first_lines(path: Path) -> list[str]:
+    """Return the lines among which the header is: the first that are not blank, and blank ones between."""
+    lines: list[str] = []
+    with path.open(encoding="utf-8-sig", errors="replace", newline="\n") as file:
+        for line in file:
+            lines.append(line)
+            if sum(bool(each.strip()) for each in lines) >= HEADER_WITHIN:
+                break
+    return lines
 
 
 def first_fields(head: bytes, separator: str) -> list[str]:

@@ -14,7 +14,7 @@ from cranny.model.errors import InputError
 from cranny.model.profile import ModelProfile
 from cranny.traces.readers import slurm_rows, timestamps
 from cranny.traces.readers.cranny_format import sniff_parquet
-from cranny.traces.readers.delimited import HEAD_BYTES, DelimitedFormat, first_fields
+from cranny.traces.readers.delimited import HEAD_BYTES, HEADER_WITHIN, DelimitedFormat, first_fields
 from cranny.traces.readers.distinct import of_distinct
 from cranny.traces.readers.log_mapping import UTC, Columns, LogMapping, life, number, text
 from cranny.traces.readers.log_table import read_log_table
@@ -53,10 +53,12 @@ def sniff(head: bytes) -> bool:
 
 def _delimiter(head: bytes) -> str | None:
     """Return what stands between the field names that a file begins with, if they are sacct's."""
-    for delimiter in DELIMITERS:
-        names = [spelled(name) for name in first_fields(head, delimiter)]
-        if not set(IDS).isdisjoint(names) and len(names) > 1 and not set(HAS_ONE).isdisjoint(names):
-            return delimiter
+    lines = [line for line in head.split(b"\n") if line.strip()][:HEADER_WITHIN]
+    for line in lines if b"\0" not in head else ():
+        for delimiter in DELIMITERS:
+            names = [spelled(name) for name in first_fields(line, delimiter)]
+            if not set(IDS).isdisjoint(names) and not set(HAS_ONE).isdisjoint(names):
+                return delimiter
     return None
 
 
@@ -198,6 +200,6 @@ def read(path: Path, profiles: Mapping[str, ModelProfile], *, strict: bool, zone
     delimiter = _delimiter(head) or "|"
     if sniff_parquet(head) or delimiter == ",":
         return read_log_table(path, profiles, make_log, spelled, strict=strict, parquet=sniff_parquet(head))
-    return DelimitedFormat(make_log, separator=delimiter, free_text=FREE_TEXT, spelled=spelled).read(
-        path, profiles, strict=strict
-    )
+    return DelimitedFormat(
+        make_log, separator=delimiter, needs_one=IDS, free_text=FREE_TEXT, spelled=spelled
+    ).read(path, profiles, strict=strict)
