@@ -94,7 +94,8 @@ class DelimitedFormat:
         rest = len(names) - 1 - at_column
         form = f"^((?:{field}{mark}){{{at_column}}}).*?((?:{mark}{field}){{{rest}}})$"
         too_many = line.str.count_matches(self.separator, literal=True) > len(names) - 1
-        return pl.when(too_many).then(line.str.replace(form, "${1}${2}")).otherwise(line).alias(_LINE)
+        odd = pl.when(too_many).then(line)  # few, mostly, and nulls cost nothing
+        return pl.coalesce(odd.str.replace(form, "${1}${2}"), line).alias(_LINE)
 
     def _fields(self, line: str) -> list[str]:
         """Return the names that a header line has."""
@@ -119,10 +120,12 @@ class DelimitedFormat:
 def _first_lines(path: Path) -> list[str]:
     """Return the lines among which the header is: the first that are not blank, and blank ones between."""
     lines: list[str] = []
+    left = HEADER_WITHIN
     with path.open(encoding="utf-8-sig", errors="replace", newline="\n") as file:
         for line in file:
             lines.append(line)
-            if sum(bool(each.strip()) for each in lines) >= HEADER_WITHIN:
+            left -= bool(line.strip())
+            if not left:
                 break
     return lines
 
