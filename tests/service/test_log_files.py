@@ -4,6 +4,7 @@ import gzip
 import json
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,36 @@ def test_without_a_valid_snapshot_an_archived_log_is_refused(tmp_path: Path) -> 
         connection.execute(text("delete from cranny_snapshots"))
     with pytest.raises(LogIntegrityError, match="no snapshot of them is valid"):
         again(store)
+    store.close()
+
+
+ALTERED = (
+    "update cranny_events set body = '[]' where kind = 'snapshot'",
+    "update cranny_events set body = '{}' where kind = 'snapshot'",
+    "update cranny_events set body = '{' where kind = 'snapshot'",
+    "update cranny_events set body = '{}' where kind = 'archived'",
+    """update cranny_events set body = '{"after": "x", "through": 1, "hash": ""}' where kind = 'archived'""",
+    "update cranny_events set body = x'ff' where kind = 'drained'",
+    "update cranny_events set job = x'ff' where kind = 'drained'",
+    "update cranny_events set hash = x'ff' where kind = 'drained'",
+    "update cranny_snapshots set body = x'ff'",
+)
+
+
+@pytest.mark.parametrize("change", ALTERED)
+def test_what_others_write_into_the_database_of_an_archived_log_is_refused(change: str, tmp_path: Path) -> None:
+    store = EventStore(str(tmp_path / "log.db"))
+    lived(store)
+    assert archive(store, tmp_path, before_s=4.5, now_s=9.0) is not None
+    with store.engine.begin() as connection:
+        connection.execute(text(change))
+    assert verify_log(store).problem
+    with pytest.raises(LogIntegrityError):
+        again(store)
+    with suppress(LogIntegrityError):  # it may hold an event that was altered
+        backup(store, tmp_path / "backup.jsonl.gz")
+        with pytest.raises(LogIntegrityError):
+            verify_log_file(tmp_path / "backup.jsonl.gz")
     store.close()
 
 

@@ -50,7 +50,8 @@ class ChainHead(NamedTuple):
 
     def after(self, event: StoredEvent) -> "ChainHead":
         """Return the head of the chain with one more event; its own `hash` is not looked at."""
-        content = json.dumps([self.hash, event.seq, event.at_s, event.kind, event.job, event.body])
+        fields = [self.hash, event.seq, event.at_s, event.kind, event.job, event.body]
+        content = json.dumps(fields, default=repr)  # SQLite lets others store bytes, which match no hash
         return ChainHead(event.seq, hashlib.sha256(content.encode()).hexdigest())
 
 

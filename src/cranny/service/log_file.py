@@ -49,6 +49,8 @@ def write_log_file(path: Path, header: LogFileHeader, rows: Iterable[tuple[str, 
         fresh.replace(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+    except TypeError as error:  # bytes, where others have written into the database
+        raise LogIntegrityError(f"the database was altered: {error}") from None
 
 
 def read_log_file(path: Path) -> tuple[LogFileHeader, Iterator[tuple[str, list[Any]]]]:

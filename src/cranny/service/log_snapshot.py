@@ -214,12 +214,21 @@ def _confirmed(store: EventStore) -> Iterator[tuple[ChainHead, str | None]]:
         found = connection.execute(sa.select(*columns).order_by(SNAPSHOTS.c.seq.desc())).all()
         for seq, chain_hash in found:
             confirms = sa.select(EVENTS.c.body).where((EVENTS.c.seq > seq) & (EVENTS.c.kind == "snapshot"))
-            bodies = [json.loads(body) for (body,) in connection.execute(confirms)]
-            digests = [body["digest"] for body in bodies if body["through"] == seq]
+            bodies = [_fields(body) for (body,) in connection.execute(confirms)]
+            digests = [body.get("digest") for body in bodies if body.get("through") == seq]
             if digests:
                 text = connection.execute(sa.select(SNAPSHOTS.c.body).where(SNAPSHOTS.c.seq == seq)).scalar_one()
-                whole = hashlib.sha256(text.encode()).hexdigest() in digests
+                whole = isinstance(text, str) and hashlib.sha256(text.encode()).hexdigest() in digests
                 yield ChainHead(seq, chain_hash), text if whole else None
+
+
+def _fields(body: Any) -> dict[str, Any]:
+    """Return the body of an event that is not verified yet; one that was altered says nothing."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def first_head(store: EventStore) -> ChainHead:
@@ -230,9 +239,10 @@ def first_head(store: EventStore) -> ChainHead:
             return BEGIN
         archived = sa.select(EVENTS.c.body).where(EVENTS.c.kind == "archived").order_by(EVENTS.c.seq.desc())
         for (body,) in connection.execute(archived):
-            found = json.loads(body)
-            if found["after"] < first <= found["through"] + 1:  # perhaps not all of them are deleted yet
-                return ChainHead(found["through"], found["hash"])
+            match _fields(body):
+                case {"after": int(after), "through": int(through), "hash": str(last)}:
+                    if after < first <= through + 1:  # perhaps not all of them are deleted yet
+                        return ChainHead(through, last)
     raise LogIntegrityError(
         "the event log is damaged: event 1 is missing"
         if first == 2
