@@ -4,6 +4,7 @@ import bz2
 import csv
 import gzip
 import io
+import itertools
 import json
 import lzma
 from collections.abc import Callable, Sequence
@@ -308,6 +309,30 @@ def test_json_that_is_not_accounting(tmp_path: Path) -> None:
     broken["jobs"][1]["time"]["start"] = "soon"
     with pytest.raises(InputError, match=r"log\.json: job 2 \(2_3\): Start: must be a time, not 'soon'"):
         read(tmp_path / "log.json", json.dumps(broken), strict=True)
+
+
+def test_json_with_rubbish_is_read_or_refused_in_one_line(tmp_path: Path) -> None:
+    rubbish = itertools.cycle([None, {}, "x", -1, [], 1e300, True])
+    job = as_json()["jobs"][0]
+    keys: list[tuple[str, ...]] = [(key,) for key in job]
+    keys += [(key, inner) for key in job for inner in as_mapping(job[key])]
+    for key in keys:
+        document = as_json()
+        place = document["jobs"][0]
+        for outer in key[:-1]:
+            place = place[outer]
+        place[key[-1]] = next(rubbish)
+        try:
+            trace = read(tmp_path / "log.json", json.dumps(document))
+        except InputError as error:
+            assert "\n" not in str(error)  # noqa: PT017
+        else:
+            assert len(trace) + sum(trace.skipped.values()) == 4
+
+
+def as_mapping(value: object) -> dict[str, Any]:
+    """Return an object, or an empty one for anything else."""
+    return value if isinstance(value, dict) else {}
 
 
 def padded() -> str:
