@@ -7,7 +7,7 @@ import io
 import itertools
 import json
 import lzma
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -312,7 +312,7 @@ def test_json_that_is_not_accounting(tmp_path: Path) -> None:
 
 
 def test_json_with_rubbish_is_read_or_refused_in_one_line(tmp_path: Path) -> None:
-    rubbish = itertools.cycle([None, {}, "x", -1, [], 1e300, True])
+    rubbish: Iterator[object] = itertools.cycle([None, {}, "x", -1, [], 1e300, True])
     job = as_json()["jobs"][0]
     keys: list[tuple[str, ...]] = [(key,) for key in job]
     keys += [(key, inner) for key in job for inner in as_mapping(job[key])]
