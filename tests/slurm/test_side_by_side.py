@@ -18,7 +18,8 @@ def test_the_same_stream_through_slurm_alone_and_through_cranny() -> None:
         assert schedule["mean JCT (s)"] == pytest.approx(schedule["mean wait (s)"] + shortest_s, abs=2.5)
         assert schedule["machines per job"] == pytest.approx(sum(job.nodes for job in stream) / len(stream))
         assert 1.0 <= schedule["racks per job"] <= 2.0
-        assert 0.0 < schedule["machines in use"] <= 4.0
+        # A busy machine may start no job until the last has come, when the window that is measured ends.
+        assert 0.0 <= schedule["machines in use"] <= 4.0
         assert 0.0 <= schedule["fragmentation"] < 1.0
-        assert 0.0 < schedule["largest startable job (GPUs)"] <= 32.0
+        assert 0.0 <= schedule["largest startable job (GPUs)"] <= 32.0
     assert found["slurm"].keys() == found["cranny"].keys()
