@@ -8,7 +8,9 @@ from tests.service.conftest import CLUSTER, Start, until
 from tests.service.standing import standing
 
 from cranny.backends.fake import FakeProcesses, FakeRun
+from cranny.model.cluster import Cluster
 from cranny.model.errors import InputError
+from cranny.model.topology_spec import Machine, Switch
 from cranny.policies import DEFAULT_POLICY
 from cranny.service.limits import ConflictError, Limits
 from cranny.service.scheduler import Scheduler
@@ -59,6 +61,26 @@ def test_a_policy_that_plans_for_all_takes_no_constraints(start: Start) -> None:
         InputError, match="constraints: not supported by policy 'pollux', which plans for all jobs jointly"
     ):
         running.submit(gpus=2, constraints={"same_rack": "required"})
+
+
+@pytest.mark.parametrize(
+    ("needs", "said"),
+    [
+        ({"resources": {"cpus": 2}}, "^resources: not supported by policy 'has'"),
+        (
+            {"resources": {"cpus": 2}, "constraints": {"per_machine": 1}},
+            "^constraints and resources: not supported",
+        ),
+    ],
+)
+def test_a_policy_that_plans_for_all_names_what_it_does_not_support(needs: dict[str, object], said: str) -> None:
+    scheduler = Scheduler(
+        Cluster.of(Switch("top", (Machine("m", 4, "", {"cpus": 8}),), (100.0,))), "run", Limits()
+    )
+    scheduler.open(0.0)
+    scheduler.switch({"name": "has"}, "root", 0.0)
+    with pytest.raises(InputError, match=said):
+        scheduler.submit("ann", {"command": ["x"], "gpus": 2, **needs}, None, 1.0)
 
 
 def test_constraints_are_kept_and_priority_goes_first(start: Start) -> None:

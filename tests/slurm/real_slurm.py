@@ -184,22 +184,6 @@ class RealSlurm:
         (self.folder / "spool" / name).mkdir(exist_ok=True)
         self._daemon(name, "slurmd", "-D", "-N", name)
 
-    def reread_nodes(self) -> None:
-        """Let each slurmd read the configuration again, and wait until all have.
-
-        To be called while the controller is down: a job that slurmd 22.05 launches meanwhile gets no GPUs, though
-        it holds them (`scontrol reconfigure` has that race).
-        """
-
-        def times(name: str) -> int:
-            log = self.folder / "log" / f"slurmd-{name}.log"
-            return log.read_text(errors="replace").count("Node configuration differs")
-
-        before = {name: times(name) for name in self.nodes if name in self._started}
-        for name in before:
-            self._started[name].send_signal(signal.SIGHUP)
-        until(lambda: all(times(name) > known for name, known in before.items()), "slurmd to read again")
-
     def kill_node(self, name: str) -> None:
         """End a node as a power failure does: its slurmd and all processes of its jobs."""
         self._end(name, signal.SIGKILL)

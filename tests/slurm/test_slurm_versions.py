@@ -180,6 +180,24 @@ def test_a_node_is_the_same_in_both_versions() -> None:
 
 
 @pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (
+            {"state": "mixed", "slurmd_start_time": 0},
+            "not registered in Slurm yet",
+        ),  # after a restart of slurmctld
+        ({"state": ["MIXED"], "slurmd_start_time": {"set": False, "number": 0}}, "not registered in Slurm yet"),
+        ({"state": ["MIXED"], "slurmd_start_time": {"set": True, "number": 1794965911}}, ""),
+        ({"state": ["IDLE", "POWERED_DOWN"], "slurmd_start_time": 0}, ""),  # Slurm starts it for a job
+        ({"state": "idle"}, ""),
+    ],
+)
+def test_a_node_that_has_not_registered_takes_no_jobs(said: dict[str, Any], why: str) -> None:
+    (node,) = read_nodes({"nodes": [{"name": "n1", "gres": "gpu:h100:8", **said}]}).values()
+    assert node.unavailable == why
+
+
+@pytest.mark.parametrize(
     ("text", "found"),
     [
         ("gres:gpu:2", GpuRequest(2)),

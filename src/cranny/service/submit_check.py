@@ -39,7 +39,9 @@ class SubmitCheck:
             raise InputError(f"gpus: {too_large}")
         name = self._records.policy.get("name")
         if constraints is not None and self._policy.constrained is None:
-            raise InputError(f"constraints: not supported by policy {name!r}, which plans for all jobs jointly")
+            bound = spec.model_copy(update={"resources": {}}).constrained
+            given = " and ".join([*["constraints"] * bound, *["resources"] * bool(spec.resources)])
+            raise InputError(f"{given}: not supported by policy {name!r}, which plans for all jobs jointly")
         try:
             reason = self._reason(job, constraints)
         except CrannyError as error:  # for example a collective that the policy does not support

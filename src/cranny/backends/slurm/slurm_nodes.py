@@ -21,6 +21,7 @@ CLOSED = frozenset(
         *("POWERING_DOWN", "REBOOT_ISSUED", "REBOOT_REQUESTED", "BLOCKED"),
     }
 )
+POWERED = ("POWER", "CLOUD")  # states of a node that Slurm starts when a job needs it
 
 
 class SlurmNode(NamedTuple):
@@ -32,6 +33,7 @@ class SlurmNode(NamedTuple):
     partitions: tuple[str, ...]
     address: str
     gpus_out: int  # GPUs that are drained
+    registered: bool  # its slurmd has told this slurmctld which GPUs it has
 
     @property
     def failed(self) -> str:
@@ -40,8 +42,11 @@ class SlurmNode(NamedTuple):
 
     @property
     def unavailable(self) -> str:
-        """Why it takes no new jobs; empty if it does."""
-        return self._why(CLOSED)
+        """Why it takes no new jobs; empty if it does.
+
+        After a restart slurmctld starts jobs on nodes that have some, before it knows their GPUs: without any.
+        """
+        return self._why(CLOSED) or ("" if self.registered else "not registered in Slurm yet")
 
     def _why(self, which: frozenset[str]) -> str:
         found = ", ".join(sorted(self.states & which)).lower().replace("_", " ")
@@ -78,6 +83,9 @@ def read_nodes(answer: Mapping[str, Any]) -> dict[str, SlurmNode]:
             partitions,
             text(entry.get("address")) or name,
             min(out, most),
+            "slurmd_start_time" not in entry
+            or count(entry["slurmd_start_time"]) > 0
+            or any(each.startswith(POWERED) for each in state),
         )
     if "nodes" not in answer:
         raise BackendError(
