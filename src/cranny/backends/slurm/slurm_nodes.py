@@ -33,7 +33,7 @@ class SlurmNode(NamedTuple):
     partitions: tuple[str, ...]
     address: str
     gpus_out: int  # GPUs that are drained
-    registered: bool  # its slurmd has told this slurmctld which GPUs it has
+    registered: bool  # slurmctld knows from its slurmd which GPUs it has
 
     @property
     def failed(self) -> str:
