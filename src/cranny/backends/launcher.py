@@ -28,7 +28,7 @@ from cranny.backends.device_filter import DeviceNumber, deny
 from cranny.backends.privileges import Account, as_arguments, keep_for_launching
 from cranny.model.errors import CrannyError
 
-MAX_REQUEST = 65_536  # bytes
+MAX_REQUEST = 16_777_216  # bytes; the first has all accounts
 ANSWER_S = 60.0  # how long the service waits for an answer
 SOURCE = str(Path(__file__).parents[2])
 BLOCKED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
@@ -39,14 +39,14 @@ class Launcher:
 
     def __init__(self, names: Mapping[str, str] | None, account: Account | None) -> None:
         """Start the launcher; `account` is that of the service if it must still become it."""
-        self._socket, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket, other = socket.socketpair()
         with other:
             argv = module("cranny.backends.launcher", str(other.fileno()))
             os.set_inheritable(other.fileno(), True)  # noqa: FBT003 - it has no name
             env = {"PATH": os.defpath, "PYTHONPATH": SOURCE}
             self.pid = os.posix_spawn(sys.executable, argv, env, setsid=True)
         self._socket.settimeout(ANSWER_S)
-        self._names = names
+        self._names, self._asked = names, 0
         self.enforced: list[str] = self._ask({"names": names, "account": account})  # see `enforceable`
 
     def account(self, user: str) -> Account:
@@ -65,14 +65,17 @@ class Launcher:
         os.waitpid(self.pid, 0)
 
     def _ask(self, request: Mapping[str, Any]) -> Any:
+        self._asked += 1
+        answer: dict[str, Any] | None = {}
         try:
-            self._socket.send(json.dumps(request).encode())
-            answer = self._socket.recv(MAX_REQUEST)
+            send(self._socket, {**request, "number": self._asked})
+            while answer is not None and answer.get("to") != self._asked:  # one before may have come too late
+                answer = receive(self._socket)
         except OSError as error:
             raise CrannyError(f"the launcher does not answer: {error}; restart the service") from error
-        if not answer:
-            raise CrannyError("the launcher has ended; restart the service")
-        match json.loads(answer):
+        match answer:
+            case None:
+                raise CrannyError("the launcher has ended; restart the service")
             case {"number": int(number), "text": str(text)}:  # of an OSError, which may pass
                 raise OSError(number, text)
             case {"error": str(text)}:
@@ -80,6 +83,32 @@ class Launcher:
             case {"done": value}:
                 return value
         raise CrannyError("the launcher gives an answer that cannot be read; restart the service")
+
+
+def send(connection: socket.socket, message: Mapping[str, Any]) -> None:
+    """Send a message, its length first."""
+    text = json.dumps(message).encode()
+    connection.sendall(len(text).to_bytes(4) + text)
+
+
+def receive(connection: socket.socket) -> dict[str, Any] | None:
+    """Receive a message; None if the other end is closed, or sends what is none."""
+    size = int.from_bytes(_received(connection, 4))
+    if not 0 < size <= MAX_REQUEST:
+        return None
+    try:
+        found = json.loads(_received(connection, size))
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _received(connection: socket.socket, size: int) -> bytes:
+    """Receive so many bytes; fewer if the other end is closed."""
+    found = b""
+    while len(found) < size and (more := connection.recv(size - len(found))):
+        found += more
+    return found
 
 
 def module(name: str, *arguments: str) -> list[str]:
@@ -165,16 +194,16 @@ def main(connection: socket.socket) -> None:
         return spawn_supervisor(*where, {"PATH": os.defpath}, account, denied)
 
     with contextlib.suppress(ConnectionResetError):
-        while request := connection.recv(MAX_REQUEST):
-            connection.send(json.dumps(_answer(start if settings else settle, request)).encode())
+        while (request := receive(connection)) is not None:
+            send(connection, {**_answer(start if settings else settle, request), "to": request.get("number")})
 
 
-def _answer(do: Callable[[dict[str, Any]], Any], request: bytes) -> dict[str, Any]:
+def _answer(do: Callable[[dict[str, Any]], Any], request: dict[str, Any]) -> dict[str, Any]:
     try:
-        return {"done": do(json.loads(request))}
+        return {"done": do(request)}
     except OSError as error:
         return {"number": error.errno, "text": error.strerror}
-    except (CrannyError, ValueError, KeyError, TypeError) as error:
+    except (CrannyError, ValueError, KeyError, TypeError, OverflowError) as error:
         return {"error": str(error)}
 
 
