@@ -154,6 +154,12 @@ def test_gpus_that_only_another_field_names(tmp_path: Path) -> None:
         same(read(tmp_path / "log", text(old, names=[*FIELDS, "AllocGRES"])), None)
 
 
+def test_a_log_that_names_no_gpus_says_what_to_look_for(tmp_path: Path) -> None:
+    table = [{**alloc("cpu=8,node=1")(row), "ReqTRES": "cpu=8"} for row in rows()]
+    with pytest.raises(InputError, match=r"log: no jobs: no row names GPUs; .* AccountingStorageTRES"):
+        read(tmp_path / "log", text(table))
+
+
 def test_gpus_of_each_node(tmp_path: Path) -> None:
     table = [{**row, "ReqGRES": f"PER_NODE:gpu:{int(gpus(row)) // max(int(row['NNodes']), 1)}"} for row in rows()]
     names = [name for name in FIELDS if "TRES" not in name]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
+from cranny.model.errors import InputError
 from cranny.model.profile import ModelProfile
 from cranny.model.validate import counted
 from cranny.traces.presence import PRESENCE, no_presence, presence_of, shifted
@@ -82,6 +83,7 @@ class LogMapping:
     before: Step = _as_it_is
     after: Step = _as_it_is
     read_in: str | None = None  # the name of the zone that the caller gave
+    no_gpus: str = ""  # what to look for if no row of a log names GPUs
 
     @property
     def names(self) -> dict[str, str]:
@@ -126,6 +128,8 @@ def as_trace(
     if "start_s" in frame.columns and "end_s" in frame.columns:
         frame = _with_durations(frame)
     presence = _without_gpus(frame, log)
+    if log.no_gpus and bool((frame["gpus"] == 0).any()) and not bool((frame["gpus"] > 0).any()):
+        raise InputError(f"{path}: no jobs: no row names GPUs; {log.no_gpus}")
     frame, notes, skipped = checked(frame, str(path), find, profiles, strict=strict, rules=log.rules)
     frame, joined, last = log.after(frame)
     frame = frame.select(name for name in (*SCHEMA, *LOGGED) if name in frame.columns)

@@ -7,6 +7,7 @@ the names of sacct's fields.
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -40,6 +41,10 @@ DELIMITERS = ("|", "\t", ";", "^", "~", "!", "@", "#", ",")  # of --delimiter; a
 HAS_ONE = (*TRES, *GRES, "Submit", "Start", "State")  # beside an id, to be taken for sacct's
 STILL_THERE = "^(RUNNING|SUSPENDED|PENDING|REQUEUED|RESIZING|COMPLETING|STOPPED)"
 NO_MACHINES = ("", "[]", "None assigned", "(null)", "None", "Unknown")
+NO_GPUS = (
+    "ask for AllocTRES and ReqTRES, which have them if AccountingStorageTRES in slurm.conf has gres/gpu, or for "
+    "AllocGRES and ReqGRES in older versions"
+)
 OWN_CLOCK = "the clock of the cluster that wrote the log"
 
 _STEP = RowRule("JobID", "a step, whose job has a row of its own", STEP, of_value=False, error=False)
@@ -101,7 +106,8 @@ def log(names: Sequence[str], _: Mapping[str, ModelProfile], file: str, zone: st
     clock = OWN_CLOCK if zone is None else zone
     after = partial(_after, allocated="AllocTRES" in names)
     further = _further(names)
-    return LogMapping(columns, further, _RULES, called, clock, before=_before, after=after, read_in=zone)
+    steps: Any = {"before": _before, "after": after}
+    return LogMapping(columns, further, _RULES, called, clock, **steps, read_in=zone, no_gpus=NO_GPUS)
 
 
 def _ends(columns: Columns, names: Sequence[str]) -> Columns:
