@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Self
 
 PATIENCE_S = 120.0
+PORTS = range(12_000, 20_000)
 CONF = """
 ClusterName=tests
 SlurmctldHost=localhost(127.0.0.1)
@@ -294,9 +295,12 @@ def until(true: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -
 
 
 def free_ports(count: int) -> Iterator[int]:
-    """Yield ports that are free now."""
+    """Yield ports that are free now, below those that the system gives to connections, which might take one."""
     with contextlib.ExitStack() as held:
-        for _ in range(count):
+        found = 0
+        while found < count:
             made = held.enter_context(socket.socket())
-            made.bind(("127.0.0.1", 0))
-            yield made.getsockname()[1]
+            with contextlib.suppress(OSError):
+                made.bind(("127.0.0.1", secrets.choice(PORTS)))
+                found += 1
+                yield made.getsockname()[1]
