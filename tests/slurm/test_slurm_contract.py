@@ -98,7 +98,8 @@ class SlurmHarness(SourceHarness):
         self._update(machine, "State=DOWN", "Reason=broken")
 
     def resume(self, machine: str) -> None:
-        self._update(machine, "State=RESUME")
+        # A node that is down comes back by itself if its slurmd happens to register, and then cannot be resumed.
+        self.slurm.call("scontrol", "update", f"NodeName={machine}", "State=RESUME", check=False)
 
     def release(self, external: str, machines: tuple[str, ...]) -> None:
         self.backend.launch(replace(self.driver.launch_of(external, machines), job_id="job-1"))
