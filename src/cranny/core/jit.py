@@ -6,6 +6,7 @@ Numba takes a second to import. So this module, and every kernel that uses it, i
 import signal
 import sys
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from threading import current_thread, main_thread
@@ -179,11 +180,15 @@ reordering = _compiler(_nrt=False, fastmath={"reassoc", "nsz", "contract", "arcp
 def pointer(function: Callable[..., Any], *arguments: object) -> Any:
     """Return a function as a value that other compiled functions take, and call with arguments like these."""
     kind: Callable[[object], Any] = numba.typeof
+    return _pointer(getattr(function, "py_func", function), tuple(kind(argument) for argument in arguments))
+
+
+@cache  # loading it takes longer than a short replay
+def _pointer(function: Callable[..., Any], types: tuple[Any, ...]) -> Any:
     import_module("numba.experimental.function_type")  # knows pointers; only a compilation loads it by itself
-    plain = getattr(function, "py_func", function)
-    types = (tuple(kind(argument) for argument in arguments), numba.int64)
     # What `numba.cfunc` does, with our cache.
-    made = _cached(CFunc(plain, types, locals={}, options={"_nrt": False}), plain)
+    made = _cached(CFunc(function, (types, numba.int64), locals={}, options={"_nrt": False}), function)
     made.compile()
+    kind: Callable[[object], Any] = numba.typeof
     made._numba_type_ = kind(made)  # or it would be computed at every call
     return made
