@@ -103,6 +103,18 @@ def test_jobs_on_mixed_gpus_run_one_after_the_other_and_the_shortest_first() -> 
     assert result.summary["moves"] == 0
 
 
+@pytest.mark.parametrize(
+    ("restart_s", "wanted"), [(1.0, {"a": 150.0, "b": 150.0}), (30.0, {"a": 120.0, "b": 240.0})]
+)
+def test_jobs_share_mixed_gpus_from_the_start_if_each_is_faster_on_another_kind_and_restarts_are_short(
+    restart_s: float, wanted: dict[str, float]
+) -> None:
+    """Each is four times as fast on one of the machines: shared, both take 300 * 4 / (4 * 2.0) s."""
+    a = replace(elastic_job("a", 300.0, restart_s=restart_s), speeds={"A": 2.0, "B": 0.5})
+    b = replace(elastic_job("b", 300.0, restart_s=restart_s), speeds={"A": 0.5, "B": 2.0})
+    assert jct_s(replayed(a, b, cluster=MIXED, network="instant")) == pytest.approx(wanted)
+
+
 def test_a_job_on_mixed_gpus_makes_way_for_one_that_is_shorter_by_far() -> None:
     long, short = elastic_job("long", 3000.0), elastic_job("short", 300.0, submit_s=100.0)
     assert jct_s(replayed(long, short, cluster=MIXED, network="instant"))["short"] == pytest.approx(100.0)

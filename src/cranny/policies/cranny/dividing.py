@@ -8,8 +8,8 @@ several types jobs that can all be resized run one after the other instead (`sho
 
 Measured: where restarts take 0.09 of the length of jobs (HAS's four, 600 s each) jobs complete in 0.65 of the time
 that they take undivided; where they take 0.4 of it (CASSINI's dynamic trace, 60 s each), in 1.16 times as long.
-One after the other (ten tuned seeds each), HAS's jobs complete in 0.85 of the time of `has-resets` with restarts
-of 60 s, in 0.67 with 600 s, and in 0.80 if they come in a stream, with 1.12, 1.00 and 1.07 of the machine-hours of
+One after the other (ten tuned seeds each), HAS's jobs complete in 0.92 of the time of `has-resets` with restarts
+of 60 s, in 0.67 with 600 s, and in 0.84 if they come in a stream, with 1.03, 1.00 and 1.04 of the machine-hours of
 the policy that needs the fewest.
 """
 
@@ -28,6 +28,12 @@ from cranny.policies.cranny.shortest_first import ShortestFirst
 
 if TYPE_CHECKING:
     from cranny.policies.cranny.followed import Followed
+
+
+# If restarts take up to this share of the length of jobs, jobs in turn leave GPUs to the next that suit it better.
+# Measured at 0.009 (HAS's four, 60 s each), where that needs 0.92 of the machine-hours, and at 0.09 (600 s), where
+# jobs complete in 1.22 of the time.
+SHARING_RESTART = 0.03
 
 
 class Share(NamedTuple):
@@ -67,7 +73,8 @@ class GpuDivision:
     def plan(self, view: Snapshot, at: "Followed") -> Plan:
         """Divide GPUs, on the machines that cost least if all are of one type."""
         if in_turn(view):
-            return self._shortest_first.plan(view)
+            sharing = self._restart_s <= SHARING_RESTART * self._length_s
+            return self._shortest_first.plan(view, sharing=sharing)
         plan = self._shares.plan(view)
         if not plan.actions or len(view.cluster.machines_with) > 1:
             return plan

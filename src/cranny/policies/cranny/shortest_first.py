@@ -2,14 +2,15 @@
 
 `has-resets` gives every job workers from the start, and then pays a restart for each share that grows. A first
 start costs nothing: so the first job of the queue gets all GPUs that it can use, and the next one what it leaves.
-A running job is stopped for it only if it comes later in the queue with what it has left, and if that is more than
-the other needs by far. So no job is passed for ever, as in the queue.
+Where restarts are short, GPUs that suit the next one better are left to it from the start: both then need fewer
+GPU-seconds. A running job is stopped for the first of the queue only if it comes later with what it has left, and
+if that is more than the other needs by far. So no job is passed for ever, as in the queue.
 """
 
 import numpy as np
 
-from cranny.core.snapshot import Snapshot, Waiting
-from cranny.model.arrays import Floats, Ints
+from cranny.core.snapshot import Snapshot
+from cranny.model.arrays import Flags, Floats, Ints
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.model.plan import Action, Move, Plan, Start, Stop
@@ -17,6 +18,7 @@ from cranny.policies._shared.heterogeneous.estimates import JobEstimates
 from cranny.policies._shared.heterogeneous.instance import max_gpus, min_gpus, placed
 from cranny.policies.cranny.queue_key import queue_key
 
+ROUNDING = 1e-9  # below which two jobs count as equally suited
 RESTARTS = 2.0  # that a stop or a move must pay: its own, and as much again for what else it delays
 
 
@@ -29,16 +31,25 @@ class ShortestFirst:
         self._cluster: Cluster | None = None
         self._kind: Ints = np.zeros(0, dtype=np.int64)  # (machines,) the index of each machine's type
 
-    def plan(self, view: Snapshot) -> Plan:
-        """Start the first job on free GPUs, or stop a job for it; once none waits, let one grow."""
+    def plan(self, view: Snapshot, *, sharing: bool) -> Plan:
+        """Start the first job on free GPUs, or stop a job for it; once none waits, let one grow.
+
+        With `sharing` the first leaves GPUs to the second that suit that one better.
+        """
         self._estimates.follow(view)
-        action = self._first(view.waiting[0], view) if view.waiting else self._grown(view)
+        action = self._first(view, sharing=sharing) if view.waiting else self._grown(view)
         return Plan(view.version, () if action is None else (action,))
 
-    def _first(self, waiting: Waiting, view: Snapshot) -> Action | None:
-        """Start a job, or stop the one that has most left so that it can start."""
+    def _first(self, view: Snapshot, *, sharing: bool) -> Action | None:
+        """Start the first job of the queue, or stop the one that has most left so that it can start."""
+        waiting, *others = view.waiting[:2]
         job = waiting.job
         workers = self._workers(job, view.free, view)
+        if sharing and others:
+            suited = self._workers(job, np.where(self._suits(job, others[0].job, view), view.free, 0), view)
+            if min_gpus(job) <= suited.sum() < workers.sum():
+                placement = placed(view, job, suited, f"other GPUs suit job {others[0].job.id!r} better")
+                return Start(job, placement, waiting.attained_gpu_s)
         if workers.sum() >= min_gpus(job):
             placement = placed(view, job, workers, "the first of the queue has all that it can use")
             return Start(job, placement, waiting.attained_gpu_s)
@@ -53,6 +64,16 @@ class ShortestFirst:
             if pays and later and _goes_on(each.started_s, each.submitted, each.attained_gpu_s, view):
                 longest, most_s = each.submitted.id, left_s
         return None if longest is None else Stop(longest, f"makes way for job {job.id!r}")
+
+    def _suits(self, first: Job, second: Job, view: Snapshot) -> Flags:
+        """Return the machines, (machines,), on which the first gains most by comparison.
+
+        Both are compared by their speed there, as a share of the speed that they would have on all GPUs.
+        """
+        whole = np.array([machine.gpus for machine in view.cluster.machines])
+        own, other = self._speeds(first, view), self._speeds(second, view)
+        found: Flags = own * (other * whole).sum() >= other * (own * whole).sum() * (1.0 - ROUNDING)
+        return found
 
     def _grown(self, view: Snapshot) -> Action | None:
         """Move a job to more GPUs if it gains more than its restart."""
