@@ -349,6 +349,24 @@ def test_a_machine_can_be_drained_and_taken_back(opened: Open) -> None:
     page.get_by_role("button", name="Drain this machine").wait_for()
 
 
+def test_a_machine_that_joins_the_cluster_is_on_the_open_map_and_among_the_changes(opened: Open) -> None:
+    visit = opened(8)
+    visit.go("", ".map")
+    visit.sees("main", "8 machines")
+    fake = visit.fake
+    for kept, new in (
+        (fake.slots, [None] * 8),
+        (fake.states, "up"),
+        (fake.use, 0.0),
+        (fake.racks, "rack1"),
+        (fake.names, "new"),
+    ):
+        kept.append(new)  # type: ignore[attr-defined]
+    fake.happens("cluster", change="new joined")
+    visit.sees("main", "9 machines")
+    visit.sees("main", "the cluster has changed: new joined")
+
+
 def test_names_are_text_wherever_they_are_shown(opened: Open) -> None:
     fake = Fake(8)
     for job in (running(fake, 2), waiting(fake)):
