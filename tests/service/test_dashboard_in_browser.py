@@ -354,14 +354,11 @@ def test_a_machine_that_joins_the_cluster_is_on_the_open_map_and_among_the_chang
     visit.go("", ".map")
     visit.sees("main", "8 machines")
     fake = visit.fake
-    for kept, new in (
-        (fake.slots, [None] * 8),
-        (fake.states, "up"),
-        (fake.use, 0.0),
-        (fake.racks, "rack1"),
-        (fake.names, "new"),
-    ):
-        kept.append(new)  # type: ignore[attr-defined]
+    fake.slots.append([None] * 8)
+    fake.states.append("up")
+    fake.use.append(0.0)
+    fake.racks.append("rack1")
+    fake.names.append("new")
     fake.happens("cluster", change="new joined")
     visit.sees("main", "9 machines")
     visit.sees("main", "the cluster has changed: new joined")
