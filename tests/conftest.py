@@ -102,3 +102,16 @@ def blank_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
         return path
 
     monkeypatch.setattr("cranny.repro.page.save", save)
+
+
+@pytest.fixture
+def svg_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw pictures as SVG and not as PNG, too; another test looks for both."""
+    figures = pytest.importorskip("matplotlib.figure", reason="pictures need the extra `repro`")
+    save = figures.Figure.savefig
+
+    def save_svg(figure: object, path: Path, **options: object) -> None:
+        if path.suffix == ".svg":
+            save(figure, path, **options)
+
+    monkeypatch.setattr(figures.Figure, "savefig", save_svg)

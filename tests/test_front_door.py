@@ -118,7 +118,7 @@ def made_without_arguments() -> list[str]:
 @pytest.mark.parametrize("name", made_without_arguments())
 def test_a_policy_object_runs_as_its_name_does(name: str) -> None:
     cluster = cranny.Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4)
-    trace = cranny.generate_trace("philly", jobs=60, seed=1)
+    trace = cranny.generate_trace("philly", jobs=25, seed=1)
     named = cranny.simulate(cluster, trace, policy=name)
     made = cranny.simulate(cluster, trace, policy=policy_class(name)())
     assert made.jobs.equals(named.jobs)

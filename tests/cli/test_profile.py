@@ -76,7 +76,7 @@ def test_a_training_of_two_ranks_is_measured(run: Run, tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="needs PyTorch")
     file, torchrun = tmp_path / "mine.json", [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     words = [*torchrun, "--nproc-per-node", 2, script(tmp_path, TRAIN)]
-    shown = run("profile", "--seconds", 3, "--name", "ddp", "--out", file, "--", *words)
+    shown = run("profile", "--seconds", 1, "--name", "ddp", "--out", file, "--", *words)
     assert shown.code == 0, shown.err
     found = library().with_file(file)["ddp"]
     gradients = 4 * (64 * 512 + 512 + 512 + 1)  # bytes

@@ -513,11 +513,11 @@ def test_equal_parts_of_a_power_of_two_move_the_least_that_any_map_can(gpus: int
     assert traffic(job, placement.machines).cross_machine_bytes == pytest.approx(bound)
 
 
-def test_agrees_with_the_exact_solver_on_five_hundred_small_clusters() -> None:
+def test_agrees_with_the_exact_solver_on_small_clusters() -> None:
     pytest.importorskip("ortools", reason="the judge, CP-SAT, comes with the extra `exact`")
     rng = np.random.default_rng(0)
     verdicts = []
-    for _ in range(500):
+    for _ in range(examples(300)):  # `cranny bench titan-quality` has 500
         state, job = random_case(rng)
         verdict = judge(state, job)
         verdicts.append(verdict)
@@ -525,10 +525,10 @@ def test_agrees_with_the_exact_solver_on_five_hundred_small_clusters() -> None:
         assert verdict.agrees
         check(state)
     gaps = [v.gap for v in verdicts if v.titan and v.optimum and v.optimum[2]]
-    assert len(gaps) > 200
+    assert len(gaps) > 60
     assert min(gaps) > -1e-9
     assert float(np.mean(gaps)) <= 0.10
-    assert sum(verdict.bound for verdict in verdicts) > 50  # the constraint was put to the test
+    assert sum(verdict.bound for verdict in verdicts) > 15  # the constraint was put to the test
 
 
 def test_takes_quiet_machines_for_a_pipeline_on_a_cluster_too_large_to_search() -> None:

@@ -253,8 +253,8 @@ def test_two_jobs_fit_on_servers_with_two_gpus() -> None:
     assert max(job.gpus for job in jobs) <= 6
 
 
+@pytest.mark.usefixtures("svg_alone")
 def test_the_page_has_every_figure_with_its_picture_and_the_files_beside_it(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="pictures need the extra `repro`")
     links = run_links([key for key in KEYS if key not in FIGURES], quick=True)
     found = reproduction(links, study(traces=TRACES[4:5]), quick=True)
     page = found.write(tmp_path).read_text(encoding="utf-8")

@@ -208,8 +208,8 @@ def test_one_policy_object_serves_several_runs_alike(name: str) -> None:
         pytest.importorskip("ortools", reason="the solver comes with the extra `exact`")
     made = cranny.policy(name)
     jobs = [
-        replace(job(f"job-{number}", 3, 50 * number, 2000 + 100 * number), least_gpus=1, most_gpus=8)
-        for number in range(8)
+        replace(job(f"job-{number}", 3, 50 * number, 400 + 100 * number), least_gpus=1, most_gpus=8)
+        for number in range(7)
     ]
     first, again = (simulate(Cluster.fat_tree(2, 2, 4), jobs, made) for _ in range(2))
     assert spans(first) == spans(again)

@@ -203,8 +203,9 @@ def save(figure: Figure, path: Path) -> Path:
     """Write a figure as PNG and as SVG and return the latter; the same figure gives the same bytes."""
     import matplotlib as mpl
 
-    figure.draw_without_rendering()
-    figure.set_layout_engine(None)  # panels have their places now; each file would compute them again
+    if (layout := figure.get_layout_engine()) is not None:
+        layout.execute(figure)
+        figure.set_layout_engine(None)  # panels have their places now; each file would compute them again
     with mpl.rc_context({"svg.hashsalt": "cranny"}):
         figure.savefig(path.with_suffix(".png"), dpi=150)
         figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
