@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.browser import eventually
+from tests.browser import eventually, shared_tab
 from tests.report.synthetic import FakeResult, make_results
 from tests.report.test_page import EVIL, poisoned
 from tests.report.test_table import renamed
@@ -43,22 +43,33 @@ class Visit:
     def __init__(self, browser: "Browser", path: Path, **options: Any) -> None:
         self.troubles: list[str] = []
         self.requests: list[str] = []
-        self.page = browser.new_page(**{"viewport": {"width": 1400, "height": 900}, **options})
-        self.page.on("console", lambda message: self.troubles.append(message.text))
-        self.page.on("pageerror", lambda error: self.troubles.append(str(error)))
-        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page = shared_tab(browser, **options)
+        self.heard = {
+            "console": lambda message: self.troubles.append(message.text),
+            "pageerror": lambda error: self.troubles.append(str(error)),
+            "request": lambda request: self.requests.append(request.url),
+            "dialog": lambda dialog: self.troubles.append(dialog.message),
+        }
+        for event, note in self.heard.items():
+            self.page.on(event, note)  # type: ignore[call-overload]
         self.page.goto(path.as_uri())
         self.page.wait_for_selector("#map[data-ready=yes]")
 
     def leave(self) -> None:
+        for event, note in self.heard.items():
+            self.page.remove_listener(event, note)
         assert self.troubles == []
         assert all(url.startswith("file:") for url in self.requests)
-        self.page.close()
+
+
+@pytest.fixture(scope="module")
+def report(results: Sequence[FakeResult], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_report(results, tmp_path_factory.mktemp("report") / "report.html")
 
 
 @pytest.fixture
-def visit(browser: "Browser", results: Sequence[FakeResult], tmp_path: Path) -> Iterator[Visit]:
-    made = Visit(browser, write_report(results, tmp_path / "report.html"))
+def visit(browser: "Browser", report: Path) -> Iterator[Visit]:
+    made = Visit(browser, report)
     yield made
     made.leave()
 
@@ -199,7 +210,6 @@ def test_hostile_names_stay_text_in_the_browser(
 ) -> None:
     path = write_report([poisoned(result) for result in results], tmp_path / "evil.html", title=EVIL)
     visit = Visit(browser, path)
-    visit.page.on("dialog", lambda dialog: visit.troubles.append(dialog.message))
     assert visit.page.locator("h1").inner_text() == EVIL
     assert EVIL in hover_a_held_gpu(visit)
     assert visit.page.locator("img").count() == 0
@@ -208,21 +218,17 @@ def test_hostile_names_stay_text_in_the_browser(
 
 @pytest.mark.parametrize("width", [1400, 800, 420])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_fits_its_window(
-    browser: "Browser", results: Sequence[FakeResult], tmp_path: Path, width: int, scheme: str
-) -> None:
-    path = write_report(results, tmp_path / "report.html")
-    visit = Visit(browser, path, viewport={"width": width, "height": 900}, color_scheme=scheme)
+def test_the_page_fits_its_window(browser: "Browser", report: Path, width: int, scheme: str) -> None:
+    visit = Visit(browser, report, viewport={"width": width, "height": 900}, color_scheme=scheme)
     assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
     visit.leave()
 
 
 @pytest.mark.parametrize("width", [1400, 1060, 800, 600, 500, 400, 340])
 def test_the_labels_of_charts_are_large_enough_to_read_in_every_window(
-    browser: "Browser", results: Sequence[FakeResult], tmp_path: Path, width: int
+    browser: "Browser", report: Path, width: int
 ) -> None:
-    path = write_report(results, tmp_path / "report.html")
-    visit = Visit(browser, path, viewport={"width": width, "height": 900})
+    visit = Visit(browser, report, viewport={"width": width, "height": 900})
     sizes = letter_heights(visit.page, ".chart .tick")
     assert 9.9 <= min(sizes) <= max(sizes) < 17
     assert overlaps(visit.page, ".tick.middle") == 0

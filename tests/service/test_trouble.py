@@ -1,6 +1,7 @@
 """Whatever goes wrong inside, those who asked are told, and the service goes on or ends with an error."""
 
 import errno
+import json
 import logging
 import sqlite3
 import subprocess
@@ -472,8 +473,9 @@ def test_an_older_log_of_another_cluster_is_refused_with_what_to_do(start: Start
 
 
 # Says which compiled functions are new to a process once a policy that was got ready has decided about many jobs.
+# Each case has a process of its own that has compiled nothing; only what they import is loaded once for all.
 NEW = """
-import gc, sys
+import gc, json, os, sys
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 from cranny.core.engine import Engine
@@ -489,46 +491,47 @@ def known():
     made = [each for each in gc.get_objects() if isinstance(each, Dispatcher)]
     return {(each.py_func.__qualname__, str(kinds)) for each in made for kinds in each.signatures}
 
-name, link_gbps, collective = sys.argv[1:]
-cluster = Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4, link_gbps=float(link_gbps))
-chosen = complete_setting({"name": name})
-for resizable in (False, True):
-    warm(chosen, cluster, resizable=resizable)
-    before = known()
-    records, rng = JobRecords(cluster), np.random.default_rng(99)
-    engine = Engine(ClusterState(cluster), build_policy(chosen, records))
-    for number in range(1, 61):
-        spec = {"command": ["true"], "gpus": int(rng.integers(1, 13)), "model": str(rng.choice(list(library())))}
-        spec |= {"collective": collective}
-        if resizable and rng.random() < 0.3:
-            spec |= {"least_gpus": 1}
-        records.apply(EventRow(number, 0.0, "submitted", f"job-{number}", {"user": "ann", "spec": spec}))
-        engine.submit(records.jobs[f"job-{number}"].job, 10.0 * number)
-        running = list(engine.state.snapshot().running)
-        if running and rng.random() < 0.6:
-            engine.finish(str(rng.choice(running)), 10.0 * number + 1)
-    print(sorted(name for name, _ in known() - before))
+def decide(name, link_gbps, collective):
+    cluster = Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4, link_gbps=link_gbps)
+    chosen = complete_setting({"name": name})
+    for resizable in (False, True):
+        warm(chosen, cluster, resizable=resizable)
+        before = known()
+        records, rng = JobRecords(cluster), np.random.default_rng(99)
+        engine = Engine(ClusterState(cluster), build_policy(chosen, records))
+        for number in range(1, 61):
+            spec = {"command": ["true"], "gpus": int(rng.integers(1, 13)), "collective": collective}
+            spec |= {"model": str(rng.choice(list(library())))}
+            if resizable and rng.random() < 0.3:
+                spec |= {"least_gpus": 1}
+            records.apply(EventRow(number, 0.0, "submitted", f"job-{number}", {"user": "ann", "spec": spec}))
+            engine.submit(records.jobs[f"job-{number}"].job, 10.0 * number)
+            running = list(engine.state.snapshot().running)
+            if running and rng.random() < 0.6:
+                engine.finish(str(rng.choice(running)), 10.0 * number + 1)
+        print(name, link_gbps, collective, resizable, sorted(name for name, _ in known() - before), flush=True)
+
+assert not known()
+for case in json.loads(sys.argv[1]):
+    if not os.fork():
+        decide(*case)
+        os._exit(0)
+    assert os.wait()[1] == 0, case
 """
 
 
-@pytest.mark.parametrize(
-    ("name", "link_gbps", "collective"),
-    [
-        ("cranny", "100", "ring"),
-        ("cranny", "2", "halving-doubling"),
-        ("has-exact", "100", "ring"),
-        ("netpack", "100", "ring"),
-        ("themis+cassini", "100", "ring"),
-        ("titan", "100", "halving-doubling"),
-        ("titan", "2", "tree"),
-    ],
-)
-def test_nothing_is_left_to_compile_once_a_policy_is_ready(name: str, link_gbps: str, collective: str) -> None:
+def test_nothing_is_left_to_compile_once_a_policy_is_ready() -> None:
+    cases = [
+        ("cranny", 100, "ring"),
+        ("cranny", 2, "halving-doubling"),
+        ("has-exact", 100, "ring"),
+        ("netpack", 100, "ring"),
+        ("themis+cassini", 100, "ring"),
+        ("titan", 100, "halving-doubling"),
+        ("titan", 2, "tree"),
+    ]
     ran = subprocess.run(
-        [sys.executable, "-c", NEW, name, link_gbps, collective],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
+        [sys.executable, "-c", NEW, json.dumps(cases)], capture_output=True, text=True, check=False
     )
-    assert (ran.stdout, ran.stderr) == ("[]\n[]\n", "")
+    expected = [f"{' '.join(map(str, case))} {resizable} []" for case in cases for resizable in (False, True)]
+    assert (ran.stdout.splitlines(), ran.stderr) == (expected, "")
