@@ -13,7 +13,7 @@ import pytest
 INTERRUPTED = (130, "", "cranny: interrupted\n")
 PATIENCE_S = 600.0  # for what a machine with other work may take its time for
 MOST_CPU_S = 6.0  # that a command and its processes compute after Ctrl-C, with a second to end by itself
-BEGUN_S = 2.5  # that a process has computed when it has begun to work
+BEGUN_S = 1.6  # that a process has computed when it has begun to work
 PATIENT = """
 import time
 from cranny.cli import interrupt
