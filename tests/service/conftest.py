@@ -36,11 +36,12 @@ COMPILE_S = 600.0  # a policy may have to be compiled first, while other tests k
 
 
 def until(holds: Callable[[], Any], seconds: float = 120.0) -> None:
-    """Wait until something holds."""
-    end = time.monotonic() + seconds
+    """Wait until something holds; what takes long is asked about less often."""
+    end, pause_s = time.monotonic() + seconds, 0.01
     while not holds():
         assert time.monotonic() < end, "it never came true"
-        time.sleep(0.01)
+        time.sleep(pause_s)
+        pause_s = min(1.1 * pause_s, 0.1)
 
 
 @dataclass

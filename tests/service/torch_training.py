@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import cranny.agent.torch
 
-SIZE, BATCH, FEATURES, RATE, SEED = 72, 18, 4, 0.2, 5
+SIZE, FEATURES, RATE, SEED = 72, 4, 0.2, 5
 SPEED = 300.0  # samples a second on a GPU whose speed is not given
 
 
@@ -45,6 +45,7 @@ def main() -> None:
     """Train until a signal ends the process."""
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path, help="for the state of the training")
+    parser.add_argument("--batch", type=int, required=True)
     parser.add_argument("--speeds", type=json.loads, default={}, help="samples a second by machine")
     asked = parser.parse_args()
     job_id, attempt = os.environ["CRANNY_JOB_ID"], int(os.environ["CRANNY_ATTEMPT"])
@@ -74,7 +75,7 @@ def main() -> None:
             draft.replace(state)
         say({"saved": step})
 
-    job = cranny.agent.torch.connect(model, save=save, batch=BATCH, first_step=step, seed=SEED)
+    job = cranny.agent.torch.connect(model, save=save, batch=asked.batch, first_step=step, seed=SEED)
     sampler = job.sampler(samples.tolist())
     speed = asked.speeds.get(os.environ["CRANNY_MACHINE"], SPEED)
     while True:
