@@ -1,6 +1,7 @@
 """Random streams of events under every policy: nothing that a policy decides may break the books."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -44,7 +45,7 @@ POLICIES = [name for name in TABLE if _present(name)]
 # CP-SAT does not run without the extra `exact`.
 EXCUSED = set() if find_spec("ortools") else {"exact"}
 # CP-SAT takes its time, so it gets few and small jobs.
-EXAMPLES, SLOW_EXAMPLES, REPLAYS = 40, 20, 8
+EXAMPLES, SLOW_EXAMPLES, REPLAYS = 24, 12, 8
 LARGEST, SLOW_LARGEST = 20, 6
 
 EVEN = Cluster.fat_tree(2, 3, 4, link_gbps=100, oversubscription=2, pat_gbps=200)
@@ -193,22 +194,25 @@ def test_every_policy_of_the_table_is_tried() -> None:
     assert set(POLICIES) | EXCUSED == set(TABLE)
 
 
+def own_name(name: str, cluster: str) -> str:
+    """Return a name for a property: what is drawn depends on it, so that each policy gets examples of its own."""
+    return re.sub(r"\W", "_", f"run_{name}_{cluster}")
+
+
 @pytest.mark.parametrize("cluster", CLUSTERS)
 @pytest.mark.parametrize("name", POLICIES)
 def test_no_stream_of_events_breaks_the_books(name: str, cluster: str) -> None:
     slow = name == "exact"
 
-    @settings(
-        max_examples=examples(SLOW_EXAMPLES if slow else EXAMPLES),
-    )
-    @given(streams(SLOW_LARGEST if slow else LARGEST))
     def run(events: list[tuple[str, Wanted | int]]) -> None:
         stream = Stream(name, ClusterState(CLUSTERS[cluster]))
         for kind, what in events:
             stream.play(kind, what)
             check(stream.state)
 
-    run()
+    run.__name__ = own_name(name, cluster)
+    most = examples(SLOW_EXAMPLES if slow else EXAMPLES)
+    settings(max_examples=most)(given(streams(SLOW_LARGEST if slow else LARGEST))(run))()
 
 
 Fault = type[MachineFailed] | type[MachineDrained] | type[MachineRepaired]
@@ -254,8 +258,6 @@ class Watched(Replay):
 def test_no_replay_ends_with_an_error_or_loses_a_job(name: str, cluster: str) -> None:
     tree = CLUSTERS[cluster]
 
-    @settings(max_examples=examples(REPLAYS))
-    @given(stories(SLOW_LARGEST if name == "exact" else LARGEST, len(tree.machines)))
     def run(story: Story) -> None:
         model = NETWORKS[story.network]
         _, chosen, _ = resolve_policy(name, None, None, 0, model.alone)
@@ -274,4 +276,6 @@ def test_no_replay_ends_with_an_error_or_loses_a_job(name: str, cluster: str) ->
             elif not story.faults and isinstance(chosen, QueuePolicy) and make(name).place(job, empty) is not None:
                 assert status[job.id] == DONE
 
-    run()
+    run.__name__ = own_name(name, cluster)
+    drawn = stories(SLOW_LARGEST if name == "exact" else LARGEST, len(tree.machines))
+    settings(max_examples=examples(REPLAYS))(given(drawn)(run))()
