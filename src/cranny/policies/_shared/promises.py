@@ -56,7 +56,8 @@ class GpuPool:
 
     def short(self) -> int:
         """Return the fewest machines of which more GPUs were promised than they have; 0 if there are none."""
-        sets = {each for machines in self._promised for each in self._unions(machines) if self._over(each) < 0}
+        every = set[int]().union(*map(self._unions, self._promised))
+        sets = [each for each in every if self._over(each) < 0]
         return min(sets, key=lambda each: (each < 0, each.bit_count(), each), default=0)
 
     def _unions(self, machines: int) -> set[int]:
