@@ -3,12 +3,14 @@
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, ViewportSize
 
 PATIENCE_S = 60.0  # only ends a hang
 WIDE: "ViewportSize" = {"width": 1400, "height": 900}
+_tabs: WeakKeyDictionary["Browser", "Page"] = WeakKeyDictionary()
 
 
 def eventually(page: "Page", holds: Callable[[], bool]) -> None:
@@ -21,8 +23,9 @@ def eventually(page: "Page", holds: Callable[[], bool]) -> None:
 
 def shared_tab(browser: "Browser", viewport: "ViewportSize" = WIDE, color_scheme: str = "light") -> "Page":
     """Return the one tab that tests share: another one takes a window and a process, more than most tests do."""
-    context = browser.contexts[0] if browser.contexts else browser.new_context()
-    page = context.pages[0] if context.pages else context.new_page()
+    if browser not in _tabs:
+        _tabs[browser] = browser.new_page()
+    page = _tabs[browser]
     page.set_viewport_size(viewport)
     page.emulate_media(color_scheme=color_scheme)  # type: ignore[arg-type]
     page.mouse.move(0, 0)

@@ -217,9 +217,8 @@ def test_hostile_names_stay_text_in_the_browser(
 
 
 @pytest.mark.parametrize("width", [1400, 800, 420])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_fits_its_window(browser: "Browser", report: Path, width: int, scheme: str) -> None:
-    visit = Visit(browser, report, viewport={"width": width, "height": 900}, color_scheme=scheme)
+def test_the_dark_page_fits_its_window(browser: "Browser", report: Path, width: int) -> None:
+    visit = Visit(browser, report, viewport={"width": width, "height": 900}, color_scheme="dark")
     assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
     visit.leave()
 
@@ -236,6 +235,8 @@ def test_the_labels_of_charts_are_large_enough_to_read_in_every_window(
         "[...document.querySelectorAll('.tick')].map((each) => each.getBoundingClientRect().left)"
     )
     assert min(lefts) >= 0
+    if width >= 400:  # a page that is narrower scrolls sideways
+        assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
     visit.leave()
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.report.test_page_in_browser import CHROMIUM, browser
 from tests.service.conftest import Serve, until
 from tests.service.fake_measurements import ASKED_S, point
-from tests.service.test_dashboard_in_browser import READY, Open, opened, running
+from tests.service.test_dashboard_in_browser import READY, Open, modules, opened, running
 from tests.service.test_dashboard_on_service import page
 from tests.service.test_elastic_training import CLUSTER, ENV, HAS, elastic, steps
 
@@ -21,15 +21,14 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.skipif(not CHROMIUM.exists(), reason="needs Debian's chromium in /usr/bin/chromium")
 NOTHING = "\N{EN DASH}"
-__all__ = ["browser", "opened", "page"]  # the fixtures
+__all__ = ["browser", "modules", "opened", "page"]  # the fixtures
 
 
 @pytest.fixture
-def course(opened: Open) -> Any:
+def course(modules: "Page") -> Any:
     """Return what calls a function of the module that puts reports into words."""
-    visited = opened(0).go("#/", "main h1")
     ask = "async ([base, name, given]) => (await import(`${base}/course.js`))[name](...given)"
-    return lambda name, *given: visited.evaluate(ask, [f"/assets/{dashboard.site().version}", name, list(given)])
+    return lambda name, *given: modules.evaluate(ask, [f"/assets/{dashboard.site().version}", name, list(given)])
 
 
 def restart(**more: Any) -> dict[str, Any]:
