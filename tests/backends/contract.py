@@ -7,7 +7,7 @@ from dataclasses import replace
 from errno import ECONNREFUSED, ETIMEDOUT
 from pathlib import Path
 from signal import SIGKILL, SIGTERM, SIGUSR1
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -81,26 +81,8 @@ class Harness(ABC):
         """Return what a machine is called."""
         return CLUSTER.machines[machine].name
 
-    def launch(
-        self,
-        job_id: str,
-        run_s: float = 0.0,
-        exit_code: int = 0,
-        *,
-        slots: Sequence[tuple[int, int]] = ((0, 0),),
-        attempt: int = 1,
-        time_limit_s: float | None = None,
-        stubborn: bool = False,
-    ) -> Launch:
-        what = self.described(
-            job_id,
-            run_s,
-            exit_code,
-            slots=slots,
-            attempt=attempt,
-            time_limit_s=time_limit_s,
-            stubborn=stubborn,
-        )
+    def launch(self, job_id: str, run_s: float = 0.0, exit_code: int = 0, **more: Any) -> Launch:
+        what = self.described(job_id, run_s, exit_code, **more)
         self.backend.launch(what)
         return what
 
