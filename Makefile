@@ -95,10 +95,10 @@ clean:
 # the commands that make a network of emulated links, and Slurm; without them those tests say why they skip.
 .venv/system.done: .venv/dev.done
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
-	  ! { command -v chromium && command -v g++ && command -v tc && command -v systemd-analyze && command -v slurmctld && command -v slurmdbd && command -v slurmrestd && command -v mariadbd && command -v slurmd && ls /usr/lib/postgresql/*/bin/initdb /usr/include/gloo/context.h; } >/dev/null 2>&1; then \
+	  ! { command -v chromium && command -v g++ && command -v tc && command -v systemd-analyze && command -v slurmctld && command -v slurmdbd && command -v slurmrestd && command -v mariadbd && command -v slurmd && ls /usr/lib/postgresql/*/bin/initdb /usr/include/gloo/context.h /usr/lib/*/slurm-wlm/auth_jwt.so; } >/dev/null 2>&1; then \
 	  apt-get update -qq && \
 	  DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
-	    chromium g++ iproute2 libgloo-dev mariadb-server munge postgresql slurm-client slurm-wlm-basic-plugins slurm-wlm-mysql-plugin \
+	    chromium g++ iproute2 libgloo-dev mariadb-server munge postgresql slurm-client slurm-wlm-basic-plugins slurm-wlm-jwt-plugin slurm-wlm-mysql-plugin \
 	    slurmctld slurmd slurmdbd slurmrestd systemd \
 	    >/dev/null; \
 	fi

@@ -105,8 +105,7 @@ class RealSlurm:
                 min_job_age_s=min_job_age_s,
                 message_timeout_s=message_timeout_s,
             ),
-            *(each.format(folder=self.folder) for each in accounting),
-            *extra,
+            *(each.format(folder=self.folder) for each in (*accounting, *extra)),
         ]
         for place, (name, port) in enumerate(zip(self.nodes, ports[1:], strict=True)):
             lines.append(NODE.format(name=name, port=port, gpus=gpus, feature=f"row{place // rack + 1}"))

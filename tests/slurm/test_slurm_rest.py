@@ -2,9 +2,11 @@
 
 import os
 import re
+import secrets
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,29 +24,33 @@ from cranny.service.clock import wall_clock
 from tests.slurm.driver import Driver
 from tests.slurm.real_slurm import RealSlurm, until
 
-StartRest = Callable[[str], SlurmRest]
+JWT = ("AuthAltTypes=auth/jwt", "AuthAltParameters=jwt_key={folder}/etc/jwt.key")
+
+
+@contextmanager
+def slurmrestd(slurm: RealSlurm, kind: str) -> Iterator[SlurmRest]:
+    """Start a slurmrestd with one kind of authentication, on a socket of its own."""
+    if shutil.which("slurmrestd") is None and "CI" not in os.environ:
+        pytest.skip("needs the package slurmrestd")
+    socket = slurm.folder / "run" / f"rest-{kind}.sock"
+    env = {**slurm.env, "SLURMRESTD_SECURITY": "disable_user_check"}
+    if kind == "jwt":
+        env["SLURM_JWT"] = "daemon"  # otherwise slurmrestd asks slurmctld by munge, which takes no token
+    argv = ("slurmrestd", "-a", f"rest_auth/{kind}", "-s", plugin(env), f"unix:{socket}")
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(argv, env=env, cwd="/", stdin=quiet, stdout=quiet, stderr=quiet) as started:
+        try:
+            until(socket.exists, "slurmrestd")
+            yield SlurmRest(f"unix:{socket}", timeout_s=20.0)
+        finally:
+            started.kill()
 
 
 @pytest.fixture
-def start_rest(slurm: RealSlurm) -> Iterator[StartRest]:
-    """Return what starts a slurmrestd with one kind of authentication, on a socket of its own."""
-    if shutil.which("slurmrestd") is None and "CI" not in os.environ:
-        pytest.skip("needs the package slurmrestd")
-    started: list[subprocess.Popen[bytes]] = []
-
-    def start(kind: str) -> SlurmRest:
-        socket = slurm.folder / "run" / f"rest-{kind}.sock"
-        env = {**slurm.env, "SLURMRESTD_SECURITY": "disable_user_check"}
-        argv = ("slurmrestd", "-a", f"rest_auth/{kind}", "-s", plugin(env), f"unix:{socket}")
-        quiet = subprocess.DEVNULL
-        started.append(subprocess.Popen(argv, env=env, cwd="/", stdin=quiet, stdout=quiet, stderr=quiet))
-        until(socket.exists, "slurmrestd")
-        return SlurmRest(f"unix:{socket}", timeout_s=20.0)
-
-    yield start
-    for each in started:
-        each.kill()
-        each.wait()
+def rest(slurm: RealSlurm) -> Iterator[SlurmRest]:
+    """Return a slurmrestd that knows the user by the socket."""
+    with slurmrestd(slurm, "local") as started:
+        yield started
 
 
 def plugin(env: Mapping[str, str]) -> str:
@@ -63,9 +69,9 @@ def shadow(slurm: RealSlurm, rest: SlurmRest | None, driver: Driver) -> SlurmSou
 
 
 def test_a_shadow_reads_the_same_as_by_commands(
-    slurm: RealSlurm, start_rest: StartRest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    slurm: RealSlurm, rest: SlurmRest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    rest, driver = start_rest("local"), Driver(slurm)
+    driver = Driver(slurm)
     slurm.comes_to(slurm.sbatch("-wnode[2-3]", "-N2", "--gpus-per-node=8", "-c2", "--time=10"), "RUNNING")
     slurm.sbatch("-wnode2", "--gpus-per-node=3", "--mem-per-gpu=500", "-Crow1")
     slurm.call("scontrol", "update", "NodeName=node8", "State=DRAIN", "Reason=fan")
@@ -93,9 +99,26 @@ def test_a_shadow_reads_the_same_as_by_commands(
     assert chosen.address == rest.address
 
 
-def test_what_slurmrestd_does_not_say_is_an_error(start_rest: StartRest, tmp_path: Path) -> None:
-    with pytest.raises(SlurmDeniedError, match="refuses the token of SLURM_JWT, or there is none"):
-        start_rest("jwt").jobs()
+def test_a_token_opens_slurmrestd(monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm = RealSlurm(nodes=1, extra=JWT)
+    key = slurm.conf.with_name("jwt.key")
+    key.write_bytes(secrets.token_bytes(32))
+    key.chmod(0o600)  # slurmctld refuses a key that others may read
+    with slurm, slurmrestd(slurm, "jwt") as rest:
+        job = slurm.sbatch("--gpus-per-node=1")
+        token = slurm.call("scontrol", "token", "lifespan=600").strip().removeprefix("SLURM_JWT=")
+        monkeypatch.delenv("SLURM_JWT", raising=False)
+        with pytest.raises(SlurmDeniedError, match="refuses the token of SLURM_JWT, or there is none"):
+            rest.jobs()
+        monkeypatch.setenv("SLURM_JWT", f"{token[:-8]}{token[-8:][::-1]}")
+        with pytest.raises(SlurmDownError, match="Slurm does not answer, or refuses the token of SLURM_JWT: "):
+            rest.jobs()
+        monkeypatch.setenv("SLURM_JWT", token)
+        assert [each["job_id"] for each in rest.jobs()["jobs"]] == [int(job)]
+        assert [each["name"] for each in rest.nodes()["nodes"]] == slurm.nodes
+
+
+def test_what_slurmrestd_does_not_say_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SlurmDownError, match=r"slurmrestd at unix:\S+/no.sock does not answer"):
         SlurmRest(f"unix:{tmp_path}/no.sock").jobs()
     with pytest.raises(BackendError, match="'localhost:1' is neither a URL nor unix:PATH"):

@@ -89,7 +89,8 @@ class SlurmRest:
             raise BackendError(f"{where}: no JSON for {path} (status {response.status_code})")
         if found.get("errors") or response.is_error:
             said = described(found["errors"]) if found.get("errors") else f"status {response.status_code}"
-            raise SlurmDownError(f"{where}: Slurm does not answer: {said}")
+            token = ", or refuses the token of SLURM_JWT" if "SLURM_JWT" in os.environ else ""  # it looks the same
+            raise SlurmDownError(f"{where}: Slurm does not answer{token}: {said}")
         return found
 
 
