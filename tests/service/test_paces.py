@@ -40,6 +40,7 @@ def kept(
     shifts_s: dict[str, float],
     measured_s: dict[str, float],
     models: Mapping[str, ModelProfile] = MODELS,
+    paces: Paces = PACES,
 ) -> dict[str, KeptPace]:
     """Return what jobs keep that each have a machine in either rack, of which some are shifted."""
     state = ClusterState(CLUSTER)
@@ -47,7 +48,7 @@ def kept(
         start = Start(Job(id=job_id, gpus=2, model=models[job_id]), Placement((number, 3 + number)))
         state.commit(Plan(state.version, (start,)), 0.0)
     state.commit(Plan(state.version, tuple([Shift(*each) for each in shifts_s.items()])), 0.0)
-    return PACES.kept(state.running, set(shifts_s), measured_s)
+    return paces.kept(state.running, set(shifts_s), measured_s)
 
 
 TURNS = {"a": 0.0, "b": 0.2}  # shifts of jobs that take turns
@@ -73,6 +74,13 @@ def test_a_light_job_that_is_not_shifted_gets_room() -> None:
     alone, joined = kept("ab", TURNS, {}), kept("abc", TURNS, {})
     assert set(joined) == {"a", "b"}
     assert 1.03 * alone["a"].period_s < joined["a"].period_s == joined["b"].period_s < 0.5
+
+
+def test_what_jobs_keep_does_not_depend_on_others_before_them() -> None:
+    used = Paces(CLUSTER)
+    for percent in range(20):
+        measured_s = {"c": 0.25 + percent / 100}
+        assert kept("abc", TURNS, measured_s, paces=used) == kept("abc", TURNS, measured_s, paces=Paces(CLUSTER))
 
 
 def test_a_job_that_shares_its_links_with_no_other_keeps_nothing() -> None:

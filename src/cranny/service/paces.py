@@ -11,8 +11,6 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from itertools import pairwise
 
-import numpy as np
-
 from cranny.core.accounting import Running
 from cranny.model.circle import Circle
 from cranny.model.cluster import Cluster
@@ -35,7 +33,8 @@ class Paces:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._runs = GroupRuns(jitter=JITTER, rng=np.random.default_rng(0))
+        # The same draws for every group: what jobs keep follows from the jobs alone, not from those before them.
+        self._runs = GroupRuns(jitter=JITTER, draw_seed=lambda: 0)
         self._known: dict[str, tuple[Running, Mapping[int, Circle]]] = {}
 
     def kept(

@@ -6,7 +6,7 @@ are remembered. Jobs of a group whose iterations differ by more than 2,000 times
 shortest come round so often in one iteration of the longest that no shift would matter.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -64,10 +64,10 @@ _Group = tuple[tuple[_Part, ...], tuple[float, ...]]
 
 
 class GroupRuns:
-    """Simulates groups, and remembers them."""
+    """Simulates groups, and remembers them; `draw_seed` gives each group the seed of its jitter."""
 
-    def __init__(self, *, jitter: float = 0.0, rng: np.random.Generator | None = None) -> None:
-        self._jitter, self._rng = jitter, rng
+    def __init__(self, *, jitter: float = 0.0, draw_seed: Callable[[], int] | None = None) -> None:
+        self._jitter, self._draw_seed = jitter, draw_seed
         self._cache: dict[_Group, GroupOutcome] = {}
         self._cached_times = 0  # times of iterations in it
 
@@ -93,7 +93,7 @@ class GroupRuns:
         parts, link_gbps = group
         shifted = [is_shifted for _, _, is_shifted in parts]
         # The same draws for every try, so that luck does not choose among them.
-        seed = None if self._rng is None else int(self._rng.integers(2**63))
+        seed = None if self._draw_seed is None else self._draw_seed()
 
         def settled(jobs: Sequence[PhasedJob]) -> PhasedRun:
             rng = None if seed is None else np.random.default_rng(seed)

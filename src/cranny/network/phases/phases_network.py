@@ -38,7 +38,8 @@ class Phases:
     ) -> None:
         self._cluster = cluster
         self.iteration_log = iteration_log or IterationLog(keep=False)  # of the outcomes of all jobs
-        self._links = LinkJobs(cluster.uplink_gbps, GroupRuns(jitter=jitter, rng=rng))
+        draw_seed = None if rng is None else lambda: int(rng.integers(2**63))
+        self._links = LinkJobs(cluster.uplink_gbps, GroupRuns(jitter=jitter, draw_seed=draw_seed))
         self._reported: dict[str, float] = {}  # slowdowns
         self.outcomes: dict[str, JobOutcome] = {}  # of the jobs that use links, as they are now
 
