@@ -1,5 +1,6 @@
 """Services to test: on a clock that tests turn, and on this machine."""
 
+import contextlib
 import signal
 import threading
 import time
@@ -88,18 +89,22 @@ def start(tmp_path: Path) -> Iterator[Start]:
     ) -> Running:
         known = processes or FakeProcesses()
         backend = LocalBackend(cluster, ()) if real else FakeBackend(cluster, time.monotonic, course, known)
-        service = Service(
-            EventStore(database or str(tmp_path / "log.db")),
-            None if recommend else backend,
-            tmp_path if location is None else Path(location.folder),
-            cluster=cluster,
-            policy=policy,
-            limits=limits,
-            rights=rights,
-            clock=clock,
-            location=location,
-        )
-        service.start()
+        with contextlib.ExitStack() as opened:
+            store = EventStore(database or str(tmp_path / "log.db"))
+            opened.callback(store.close)  # if the service refuses to start; otherwise it closes its store
+            service = Service(
+                store,
+                None if recommend else backend,
+                tmp_path if location is None else Path(location.folder),
+                cluster=cluster,
+                policy=policy,
+                limits=limits,
+                rights=rights,
+                clock=clock,
+                location=location,
+            )
+            service.start()
+            opened.pop_all()
         started.append(service)
         if ready:
             until(lambda: service.ready, COMPILE_S)

@@ -180,7 +180,9 @@ def test_a_service_refuses_a_database_without_what_it_has_stored(
     first = start()
     first.until(first.submit(), "running")
     first.service.close()
-    head = EventStore(str(tmp_path / "log.db")).last()
+    store = EventStore(str(tmp_path / "log.db"))
+    head = store.last()
+    store.close()  # an open one would leave SQLite's write-ahead log beside the file, which is not copied
     shutil.copy(tmp_path / "log.db", tmp_path / "kept.db")
     attack(tmp_path / "log.db", 2)
     options = ("--database", str(tmp_path / "log.db"), "--folder", str(tmp_path))
