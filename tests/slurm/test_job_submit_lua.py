@@ -14,7 +14,7 @@ MORE = "PartitionName=placed Nodes=ALL MaxTime=INFINITE State=UP"
 
 
 @pytest.fixture(scope="module")
-def with_lua(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSlurm]:
+def with_lua(needs_slurm: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSlurm]:  # noqa: ARG001 - skips
     """Return a Slurm with the shipped plugin, in which one partition opts in."""
     file = tmp_path_factory.mktemp("lua") / "job_submit.lua"
     text = SHIPPED.read_text()

@@ -18,7 +18,7 @@ SAYS = f"sh -c 'echo {SAID}'"
 
 
 @pytest.fixture
-def four_machines() -> Iterator[Driver]:
+def four_machines(needs_slurm: None) -> Iterator[Driver]:  # noqa: ARG001 - skips
     """Return machines of 4 GPUs with 4, 3, 2 and 1 of them free (Titan, Fig. 1)."""
     with RealSlurm(nodes=4, gpus=4, rack=2) as slurm:
         for taken in (1, 2, 3):

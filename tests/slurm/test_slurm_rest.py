@@ -99,6 +99,7 @@ def test_a_shadow_reads_the_same_as_by_commands(
     assert chosen.address == rest.address
 
 
+@pytest.mark.usefixtures("needs_slurm")
 def test_a_token_opens_slurmrestd(monkeypatch: pytest.MonkeyPatch) -> None:
     slurm = RealSlurm(nodes=1, extra=JWT)
     key = slurm.conf.with_name("jwt.key")

@@ -55,7 +55,7 @@ class SlurmRest:
         import httpx
 
         kind, _, path = self.address.partition("unix:")
-        token = os.environ.get("SLURM_JWT", "")
+        token = _token()
         headers = {"X-SLURM-USER-NAME": account_name(), "X-SLURM-USER-TOKEN": token} if token else {}
         if path and not kind:
             if not Path(path).is_socket():
@@ -89,9 +89,14 @@ class SlurmRest:
             raise BackendError(f"{where}: no JSON for {path} (status {response.status_code})")
         if found.get("errors") or response.is_error:
             said = described(found["errors"]) if found.get("errors") else f"status {response.status_code}"
-            token = ", or refuses the token of SLURM_JWT" if "SLURM_JWT" in os.environ else ""  # it looks the same
-            raise SlurmDownError(f"{where}: Slurm does not answer{token}: {said}")
+            refused = ", or refuses the token of SLURM_JWT" if _token() else ""  # it looks the same
+            raise SlurmDownError(f"{where}: Slurm does not answer{refused}: {said}")
         return found
+
+
+def _token() -> str:
+    """Return the token that slurmrestd is sent; empty if there is none."""
+    return os.environ.get("SLURM_JWT", "")
 
 
 def chosen_rest(given: str | None) -> SlurmRest | None:
