@@ -184,6 +184,10 @@ class RealSlurm:
         (self.folder / "spool" / name).mkdir(exist_ok=True)
         self._daemon(name, "slurmd", "-D", "-N", name)
 
+    def has_started(self, name: str) -> bool:
+        """Return whether a node was started and not ended since."""
+        return name in self._started
+
     def kill_node(self, name: str) -> None:
         """End a node as a power failure does: its slurmd and all processes of its jobs."""
         self._end(name, signal.SIGKILL)
@@ -221,7 +225,7 @@ class RealSlurm:
 
     def restore(self) -> None:
         """Cancel every job, start what was ended, and wait until all nodes are idle."""
-        for name in [each for each in self.nodes if each not in self._started]:
+        for name in [each for each in self.nodes if not self.has_started(each)]:
             self.start_node(name)
         for name in self.call("sinfo", "-hN", "-t", "down,drain", "-o", "%N").split():
             self.call("scontrol", "update", f"NodeName={name}", "State=RESUME", check=False)

@@ -29,6 +29,7 @@ from typing import Any
 
 import httpx
 
+from cranny.backends.slurm.slurm_nodes import read_nodes
 from cranny.channel.placed_comment import PlacedComment
 from cranny.model.hostlist import expand
 from tests.slurm.real_slurm import RealSlurm, until
@@ -227,9 +228,16 @@ class Stream:
         self._slurm.start_controller()
         self._slurm.start_node("node9")
         self._slurm.start_node(self._lost)
-        until(lambda: bool(self._slurm.call("sinfo", "-h", check=False)), "the controller")
+        # Slurm 22.05 that is reconfigured before nodes have registered starts jobs there without GPUs, or takes
+        # those of jobs that have ended for used.
+        until(self._all_registered, "registered nodes")
         self._slurm.call("scontrol", "reconfigure")  # the other nodes must know the new one, to reach it
         self._slurm.call("scontrol", "update", f"NodeName={self._lost}", "State=RESUME", check=False)
+
+    def _all_registered(self) -> bool:
+        printed = self._slurm.call("sinfo", "--json", check=False)
+        nodes = read_nodes(json.loads(printed)) if printed else {}
+        return len(nodes) == len(self._slurm.nodes) and all(node.registered for node in nodes.values())
 
     def _all_over(self) -> bool:
         if not self.served.running():

@@ -61,6 +61,21 @@ def test_uneven_counts_are_refused_and_nothing_starts(driver: Driver) -> None:
     assert driver.waiting() == [job]
 
 
+def test_a_job_is_released_only_once_nodes_were_read_from_a_controller_that_was_restarted(driver: Driver) -> None:
+    job = driver.slurm.sbatch(*BEGIN, "--gpus=2")
+    assert driver.waiting() == [job]
+    driver.slurm.stop_controller()
+    driver.slurm.start_controller()
+    driver.launch(job, ["node1", "node1"])  # decided by what the one before it knew
+    ((_, _, _, reason, detail),) = driver.ends()
+    assert (reason, detail) == (NOT_STARTED, "held in Slurm: BeginTime")
+    driver.slurm.all_idle()
+    assert driver.waiting() == [job]
+    driver.launch(job, ["node1", "node1"], attempt=2)
+    driver.slurm.comes_to(job, "RUNNING")
+    assert held_gpus(driver, job) == {"node1": 2}
+
+
 def test_a_job_that_runs_is_in_no_list_of_the_source(driver: Driver) -> None:
     job = driver.slurm.sbatch(*HELD, "--gpus=2")
     driver.launch(job, ["node1", "node1"])

@@ -95,10 +95,13 @@ class SlurmHarness(SourceHarness):
         self._update(machine, "State=DRAIN", "Reason=maintenance")
 
     def fail(self, machine: str) -> None:
+        self.slurm.kill_node(machine)  # otherwise it might register, and be idle again
         self._update(machine, "State=DOWN", "Reason=broken")
 
     def resume(self, machine: str) -> None:
-        # A node that is down comes back by itself if its slurmd happens to register, and then cannot be resumed.
+        if not self.slurm.has_started(machine):
+            self.slurm.start_node(machine)
+        # A node that is down comes back by itself once its slurmd registers, and then cannot be resumed.
         self.slurm.call("scontrol", "update", f"NodeName={machine}", "State=RESUME", check=False)
 
     def release(self, external: str, machines: tuple[str, ...]) -> None:

@@ -108,7 +108,10 @@ class SlurmBackend:
         with self._managed.comments:
             self._managed.follow(slurm_id)
         try:
-            if not released:
+            if not released and self._reader.restarted():
+                # It stays gated, which `poll` reports: it is placed again once nodes have registered.
+                _log.warning("Slurm's job %s is not released: slurmctld was started again meanwhile", job.address)
+            elif not released:
                 self._release(what, job)
         except BackendError:
             self._managed.drop(slurm_id, NEVER)

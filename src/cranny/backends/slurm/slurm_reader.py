@@ -1,5 +1,6 @@
 """What Slurm says now, asked at most so often, whatever needs to know it: the load on slurmctld stays bounded."""
 
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -15,6 +16,7 @@ from cranny.backends.slurm.slurm_rights import admin_level, owns_slurm
 from cranny.channel.placed_comment import PlacedComment
 
 INTERVAL_S = 5.0
+NEVER = float("-inf")
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,8 @@ class SlurmReader:
         self._jobs = JobReader()
         self._table: JobTable | None = None
         self._nodes_from: tuple[str, ...] | None = None  # the command that lists nodes in this version
+        self._booted = ""  # when slurmctld was started, as it said last
+        self._boot_seen = self._nodes_asked = NEVER  # when that was found, and when nodes were asked for last
 
     def table(self, since: float | None = None) -> JobTable:
         """Return all jobs: as they were after `since`, or not longer ago than the interval."""
@@ -86,8 +90,24 @@ class SlurmReader:
         table = self._table
         return table is not seen or table is None or self.clock() - table.asked_at >= 2 * self.interval_s
 
+    def restarted(self) -> bool:
+        """Return whether slurmctld was started again after nodes were read: it may not know their GPUs yet."""
+        booted = self._boot_time()
+        if self._booted and booted != self._booted:
+            self._boot_seen = self.clock()
+        self._booted = booted
+        return self._nodes_asked < self._boot_seen
+
+    def _boot_time(self) -> str:
+        configuration = self.commands.call("scontrol", "show", "config")
+        found = re.search(r"^BOOT_TIME\s*=\s*(\S+)", configuration, re.MULTILINE)
+        return found[1] if found else ""
+
     def nodes(self) -> dict[str, SlurmNode]:
         """Return the nodes with GPUs, by name."""
+        if not self._booted and self.rest is None:
+            self._booted = self._boot_time()
+        self._nodes_asked = self.clock()
         if self.rest is not None:
             return read_nodes(self.rest.nodes())
         if self._nodes_from is not None:
