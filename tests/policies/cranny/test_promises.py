@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.policies.cranny.test_what_must_hold import CLUSTER, jobs
@@ -16,30 +17,35 @@ from cranny.sim.replay import Replay
 
 
 class Recorded(Cranny):
-    """The policy, with the first start that the head of the queue was promised, and when jobs started."""
+    """The policy, with the first start that jobs were promised when they did not fit, and when they started."""
 
     def __init__(self, **options: bool) -> None:
         super().__init__(**options)
         self.promised_s: dict[str, float] = {}
         self.started_s: dict[str, float] = {}
+        self._chose: set[str] = set()
 
     def plan(self, view: Snapshot) -> Plan:
         """Plan, and write down what was promised and what starts."""
         plan = super().plan(view)
         assert self._at is not None
         for promise in self._at.promises.in_order():
-            self.promised_s.setdefault(promise.job_id, promise.start_s)
+            if promise.chosen:  # it could have started, so what it was promised before was kept
+                self._chose.add(promise.job_id)
+                self.promised_s.pop(promise.job_id, None)
+            elif promise.job_id not in self._chose:
+                self.promised_s.setdefault(promise.job_id, promise.start_s)
         for action in plan.actions:
             if isinstance(action, Start):
                 self.started_s.setdefault(action.job.id, view.now_s)
         return plan
 
 
-@given(jobs())
-def test_no_job_starts_later_than_it_was_promised_when_it_reached_the_head(came: list[Job]) -> None:
-    # Without waits that jobs choose themselves, for one machine, and without stops: both change what they were
-    # promised, to their own good or with another promise.
-    policy = Recorded(wait=False, preempt=False)
+@pytest.mark.parametrize("wait", [False, True])
+@given(came=jobs())
+def test_no_job_starts_later_than_it_was_promised_when_it_reached_the_head(came: list[Job], *, wait: bool) -> None:
+    # Without stops, after which a job is promised another start.
+    policy = Recorded(wait=wait, preempt=False)
     Replay(CLUSTER, policy).run(came)
     late = {
         job_id: (start_s, policy.started_s[job_id])
@@ -47,6 +53,19 @@ def test_no_job_starts_later_than_it_was_promised_when_it_reached_the_head(came:
         if policy.started_s[job_id] > start_s + 1e-6
     }
     assert not late
+
+
+def test_a_job_that_chooses_to_wait_for_machines_does_not_delay_one_that_was_promised_a_start_before() -> None:
+    small = [Job(f"small-{number}", 1, "resnet50", submit_s=5.0, duration_s=1.0) for number in range(6)]
+    came = [
+        *(Job(f"first-{number}", 5, "resnet50", submit_s=5.0 * number, duration_s=60.0) for number in range(2)),
+        Job("large", 20, "resnet50", submit_s=5.0, duration_s=1.0),
+        *small,
+        Job("chooses", 8, "resnet50", submit_s=5.0, duration_s=1.0),
+    ]
+    policy = Recorded(preempt=False)
+    Replay(CLUSTER, policy).run(came)
+    assert policy.started_s["large"] == pytest.approx(policy.promised_s["large"])
 
 
 @given(jobs(), st.integers(1, 24))
@@ -78,5 +97,7 @@ def test_gpus_on_machines_that_a_constrained_job_waits_for_are_not_counted_befor
     promises.make(PromisedStart("bound", 3, 100.0, (0,), constrained=True))
     assert promises.earliest_s("new", 3, 0.0, release_s) == 80.0  # beside the three of the other
     promises.make(PromisedStart("new", 3, 20.0))
-    assert promises.allow(1, 0.0, 500.0)  # of the four that are free at 20 s and not on the machine of the first
-    assert not promises.allow(2, 0.0, 500.0)
+    assert promises.allow(
+        "other", 1, 0.0, 500.0
+    )  # of the four that are free at 20 s and not on the machine of the first
+    assert not promises.allow("other", 2, 0.0, 500.0)

@@ -369,10 +369,10 @@ class Cranny:
     def _start(self, waiting: Waiting, view: Snapshot, at: "Followed") -> "Priced | None":
         """Return where a job starts now; None if it must or should wait, and then note until when."""
         job, now_s = waiting.job, view.now_s
-        promised = job.id in at.promises
+        promised = at.promises.must_keep(job.id)
         seconds = self.left_s(waiting)
         found = None
-        if promised or at.promises.allow(job.gpus, now_s, now_s + seconds):
+        if promised or at.promises.allow(job.id, job.gpus, now_s, now_s + seconds):
             kept = at.promises.kept_from(job.id, now_s + seconds)
             wanted = self.rules.constraints_of(job.id)
             found = at.placing.best(job, view, seconds, kept, wanted)
@@ -392,9 +392,11 @@ class Cranny:
                     at.refuse(job, due_s)
                     return None
         if found is not None and (
-            promised or at.promises.allow(job.gpus, now_s, now_s + seconds * found.effect.slowdown)
+            promised or at.promises.allow(job.id, job.gpus, now_s, now_s + seconds * found.effect.slowdown)
         ):
             return found
+        if job.id in at.promises and not at.promises.must_keep(job.id):
+            at.withdraw(job.id)  # it chose machines on which it may not start now, and waits like others again
         at.refuse(job)
         return None
 
@@ -414,7 +416,8 @@ class Cranny:
         if found is None:
             return None
         end_s = now_s + longer_s * found.effect.slowdown
-        return found if job.id in at.promises or at.promises.allow(workers, now_s, end_s) else None
+        allowed = at.promises.must_keep(job.id) or at.promises.allow(job.id, workers, now_s, end_s)
+        return found if allowed else None
 
     def _follow(self, view: Snapshot, durations: DurationEstimates | None = None) -> "Followed":
         """Take over what changed since the last view."""

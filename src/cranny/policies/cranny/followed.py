@@ -288,7 +288,7 @@ class Followed:
         if (
             job.id not in self.promises
             and start_s < math.inf
-            and not self.promises.allow(job.gpus, start_s, end_s)
+            and not self.promises.allow(job.id, job.gpus, start_s, end_s)
         ):
             return  # it might delay what others were promised, and is promised a start after those
         if start_s == math.inf:
@@ -335,7 +335,7 @@ class Followed:
         """Keep machines for a job; one that was the first of the queue chose to wait longer."""
         self._no_longer_first(job.id)
         constrained = self._required(job.id) is not None
-        self.promises.make(PromisedStart(job.id, job.gpus, ready_s, machines, constrained))
+        self.promises.make(PromisedStart(job.id, job.gpus, ready_s, machines, constrained, chosen=True))
         return True
 
     def memory(self) -> WaitMemory:
@@ -354,7 +354,7 @@ class Followed:
 
     def recall(self, memory: WaitMemory) -> None:
         """Go on from what was known of the waiting jobs of the same cluster."""
-        for promise in memory.promises:
+        for promise in sorted(memory.promises, key=lambda each: each.chosen):  # what was not chosen comes first
             self.promises.make(promise)
         self.since_s.update(memory.since_s)
         self.head, self.constrained_head = memory.head, memory.constrained_head

@@ -20,6 +20,7 @@ def written(at: "Followed") -> dict[str, dict[str, Any]]:
             "start_s": float(each.start_s),
             "machines": [names[machine] for machine in each.machines],
             "constrained": each.constrained,
+            "chosen": each.chosen,
             "first": each.job_id in (at.head, at.constrained_head),  # of the queue that did not fit
         }
         for each in at.promises.by_job.values()
@@ -40,4 +41,5 @@ def _known(promises: Mapping[str, Mapping[str, Any]], there: Mapping[str, int]) 
     for job_id, said in promises.items():
         if all(name in there for name in said["machines"]):
             machines = tuple([there[name] for name in said["machines"]])
-            yield PromisedStart(job_id, said["gpus"], said["start_s"], machines, said["constrained"])
+            chosen = said.get("chosen", False)  # logs of older versions do not say
+            yield PromisedStart(job_id, said["gpus"], said["start_s"], machines, said["constrained"], chosen)

@@ -2,9 +2,13 @@
 
 At the time of a promise enough GPUs are expected to be free, counted as batch schedulers do (EASY): wherever they
 are, and after all that was promised before. A job may start if it ends by then, or if enough are left anyway.
+
+A job that could start, and chooses to wait for better machines, has these kept for it. What others were promised
+before it chose comes first: such a job starts only if it delays none of them, and they may take its machines.
 """
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +24,7 @@ class PromisedStart(NamedTuple):
     start_s: float
     machines: tuple[int, ...] = ()
     constrained: bool = False  # it can start on no others
+    chosen: bool = False  # it could have started elsewhere
 
 
 class PromisedStarts:
@@ -27,7 +32,7 @@ class PromisedStarts:
 
     def __init__(self, release_s: Floats) -> None:
         self._release_s = release_s  # which changes as jobs start and end
-        self.by_job: dict[str, PromisedStart] = {}  # by the ids of jobs
+        self.by_job: dict[str, PromisedStart] = {}  # by the ids of jobs, in the order in which they were made
         self._extra: dict[str, int] = {}  # GPUs that are left at each promise, until something changes
 
     def __contains__(self, job_id: object) -> bool:
@@ -41,7 +46,9 @@ class PromisedStarts:
         return sorted(self.by_job.values(), key=lambda promise: promise.start_s)
 
     def make(self, promise: PromisedStart) -> None:
-        """Promise a job to start, in place of what it was promised before."""
+        """Promise a job to start, in place of what it was promised before; what it chooses is a new promise."""
+        if promise.chosen:
+            self.by_job.pop(promise.job_id, None)
         self.by_job[promise.job_id] = promise
         self._extra.clear()
 
@@ -50,14 +57,25 @@ class PromisedStarts:
         self._extra.clear()
         return self.by_job.pop(job_id, None) is not None
 
+    def must_keep(self, job_id: str) -> bool:
+        """Say whether a job was promised a start that it did not choose: by then it starts in any case."""
+        promise = self.by_job.get(job_id)
+        return promise is not None and not promise.chosen
+
     def kept_from(self, job_id: str, end_s: float) -> list[int]:
         """Return machines that are kept for other jobs than this, which ends then."""
         return [
-            machine
-            for promise in self.by_job.values()
-            if promise.job_id != job_id and end_s > promise.start_s
-            for machine in promise.machines
+            machine for promise in self._before(job_id) if end_s > promise.start_s for machine in promise.machines
         ]
+
+    def _before(self, job_id: str) -> Iterator[PromisedStart]:
+        """Yield the promises to others that come before that to a job: not what they chose after it was made."""
+        later = False
+        for promise in self.by_job.values():
+            if promise.job_id == job_id:
+                later = not promise.chosen
+            elif not (later and promise.chosen):
+                yield promise
 
     def changed(self) -> None:
         """Note that GPUs were taken or given back."""
@@ -66,25 +84,31 @@ class PromisedStarts:
     def earliest_s(self, job_id: str, gpus: int, now_s: float, usable: Floats) -> float:
         """Return when so many of the `usable` GPUs are expected to be free beside what others were promised.
 
-        All that was promised counts, whenever it is: whether it will have ended by then is not known.
+        All that was promised before counts, whenever it is: whether it will have ended by then is not known.
         """
-        others = [each for each in self.by_job.values() if each.job_id != job_id]
+        others = list(self._before(job_id))
         need = gpus + sum(each.gpus for each in others)
         if need > usable.size:
             return math.inf
-        if any(each.constrained for each in others):
+        if any(each.machines for each in others):
             usable = usable.copy()
             for each in others:
-                if each.constrained:  # what is free on its machines is of no use to others before it starts
+                if each.machines:  # what is free there is of no use to others before it starts
                     usable[list(each.machines)] = np.maximum(usable[list(each.machines)], each.start_s)
         return max(now_s, float(np.partition(usable, need - 1, axis=None)[need - 1]))
 
-    def allow(self, gpus: int, now_s: float, end_s: float) -> bool:
-        """Say whether a job may start now and end then without delaying what was promised."""
-        return not self.by_job or all(
-            end_s <= promise.start_s or (now_s < promise.start_s and gpus <= self._left_at(promise))
-            for promise in self.by_job.values()
-        )
+    def allow(self, job_id: str, gpus: int, now_s: float, end_s: float) -> bool:
+        """Say whether a job may start now and end then without delaying what others were promised before."""
+        own = self.by_job.get(job_id)
+        for promise in self.by_job.values():
+            if promise is own:
+                break  # those after it were promised beside it
+            if end_s <= promise.start_s:
+                continue
+            own_gpus = own.gpus if own is not None and own.start_s <= promise.start_s else 0
+            if now_s >= promise.start_s or gpus > self._left_at(promise) + own_gpus:
+                return False
+        return True
 
     def _left_at(self, promise: PromisedStart) -> int:
         """Return the GPUs that are left at the time of a promise once it and those before are kept."""
