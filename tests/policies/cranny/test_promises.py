@@ -97,7 +97,6 @@ def test_gpus_on_machines_that_a_constrained_job_waits_for_are_not_counted_befor
     promises.make(PromisedStart("bound", 3, 100.0, (0,), constrained=True))
     assert promises.earliest_s("new", 3, 0.0, release_s) == 80.0  # beside the three of the other
     promises.make(PromisedStart("new", 3, 20.0))
-    assert promises.allow(
-        "other", 1, 0.0, 500.0
-    )  # of the four that are free at 20 s and not on the machine of the first
+    # Of the four that are free at 20 s and not on the machine of the first:
+    assert promises.allow("other", 1, 0.0, 500.0)
     assert not promises.allow("other", 2, 0.0, 500.0)

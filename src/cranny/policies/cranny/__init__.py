@@ -208,7 +208,7 @@ class Cranny:
             if found is not None:
                 return Plan(view.version, (Start(waiting.job, found.placement, waiting.attained_gpu_s),))
         constrained |= {job_id for job_id in view.running if self.rules.constraints_of(job_id)}
-        kept = at.promises.kept_from("", math.inf)
+        kept = at.promises.kept_from("", view.now_s, math.inf)
         divided = view.only(~mask_of(kept)) if kept else view
         fixed = constrained.union(each for each in view.running if not self.rules.may_stop(each))
         return division.plan(divided.hiding(fixed), at)
@@ -373,7 +373,7 @@ class Cranny:
         seconds = self.left_s(waiting)
         found = None
         if promised or at.promises.allow(job.id, job.gpus, now_s, now_s + seconds):
-            kept = at.promises.kept_from(job.id, now_s + seconds)
+            kept = at.promises.kept_from(job.id, now_s, now_s + seconds)
             wanted = self.rules.constraints_of(job.id)
             found = at.placing.best(job, view, seconds, kept, wanted)
             if found is None:
@@ -411,7 +411,7 @@ class Cranny:
         # An iteration communicates about as long with fewer workers, so that need not be compared.
         if now_s + FEWER * (longer_s - seconds) >= at.earliest_s(job, view):
             return None
-        kept = at.promises.kept_from(job.id, now_s + longer_s)
+        kept = at.promises.kept_from(job.id, now_s, now_s + longer_s)
         found = at.placing.best(as_trained(job, workers), view, longer_s, kept, self.rules.constraints_of(job.id))
         if found is None:
             return None

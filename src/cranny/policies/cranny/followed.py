@@ -283,7 +283,8 @@ class Followed:
         """Promise machines to the first job that its constraints let wait."""
         if self.constrained_head is not None and job.id not in self.promises:
             return
-        start_s, machines = self._first_start(job, view, constraints, self.promises.kept_from(job.id, math.inf))
+        kept = self.promises.kept_from(job.id, view.now_s, math.inf)
+        start_s, machines = self._first_start(job, view, constraints, kept)
         end_s = start_s + self._policy.length_s(job)
         if (
             job.id not in self.promises
@@ -325,7 +326,7 @@ class Followed:
 
     def _releases_within(self, job: Job, view: Snapshot) -> Floats:
         """Return when GPUs are expected to be free that a job may use and that are not kept for others."""
-        kept = self.promises.kept_from(job.id, math.inf)
+        kept = self.promises.kept_from(job.id, view.now_s, math.inf)
         constraints = self._policy.rules.constraints_of(job.id)
         if constraints is not None:
             kept += members(constraints.excluded)

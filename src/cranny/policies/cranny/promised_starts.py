@@ -4,7 +4,8 @@ At the time of a promise enough GPUs are expected to be free, counted as batch s
 are, and after all that was promised before. A job may start if it ends by then, or if enough are left anyway.
 
 A job that could start, and chooses to wait for better machines, has these kept for it. What others were promised
-before it chose comes first: such a job starts only if it delays none of them, and they may take its machines.
+before it chose comes first: such a job starts only if it delays none of them, and they may take its machines
+once their start is due.
 """
 
 import math
@@ -62,10 +63,19 @@ class PromisedStarts:
         promise = self.by_job.get(job_id)
         return promise is not None and not promise.chosen
 
-    def kept_from(self, job_id: str, end_s: float) -> list[int]:
-        """Return machines that are kept for other jobs than this, which ends then."""
+    def kept_from(self, job_id: str, now_s: float, end_s: float) -> list[int]:
+        """Return machines that are kept for other jobs than this, which ends then.
+
+        What they chose after it was promised its start is kept for them until that start is due.
+        """
+        own = self.by_job.get(job_id)
+        due = own is not None and own.start_s <= now_s
+        others = self._before(job_id) if due else self.by_job.values()
         return [
-            machine for promise in self._before(job_id) if end_s > promise.start_s for machine in promise.machines
+            machine
+            for promise in others
+            if promise.job_id != job_id and end_s > promise.start_s
+            for machine in promise.machines
         ]
 
     def _before(self, job_id: str) -> Iterator[PromisedStart]:
