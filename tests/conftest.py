@@ -33,6 +33,8 @@ WAITING = (
     "slurm/test_stream.py",
     "agent/test_torch.py",
     "analysis/sweep/test_ray_runner.py",
+    "service/test_elastic_training.py",
+    "service/test_dashboard",
     "slurm/",
     "chaos/",
     "service/",
