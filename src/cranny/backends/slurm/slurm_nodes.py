@@ -1,11 +1,10 @@
 """Nodes as `sinfo --json` (22.05) or `scontrol show nodes --json` has them, and the switches above them."""
 
-import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from cranny.backends.protocol import BackendError
-from cranny.backends.slurm.slurm_values import count, objects, states, text, words
+from cranny.backends.slurm.slurm_values import count, objects, setting, states, text, words
 from cranny.cluster_import.gres import read_gres
 from cranny.cluster_import.imported import FoundMachine, FoundSwitch, assemble, in_order
 from cranny.model.cluster import Cluster
@@ -118,5 +117,4 @@ def cluster_of(
 
 def cluster_name(configuration: str) -> str:
     """Return the name of the cluster from `scontrol show config`."""
-    found = re.search(r"^ClusterName\s*=\s*(\S+)", configuration, re.MULTILINE)
-    return found[1] if found else "slurm"
+    return setting(configuration, "ClusterName") or "slurm"

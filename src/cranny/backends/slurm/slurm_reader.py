@@ -1,6 +1,5 @@
 """What Slurm says now, asked at most so often, whatever needs to know it: the load on slurmctld stays bounded."""
 
-import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -13,10 +12,10 @@ from cranny.backends.slurm.slurm_jobs import JobReader, SlurmJob
 from cranny.backends.slurm.slurm_nodes import SlurmNode, read_nodes
 from cranny.backends.slurm.slurm_rest import SlurmRest
 from cranny.backends.slurm.slurm_rights import admin_level, owns_slurm
+from cranny.backends.slurm.slurm_values import setting
 from cranny.channel.placed_comment import PlacedComment
 
 INTERVAL_S = 5.0
-NEVER = float("-inf")
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class SlurmReader:
         self._table: JobTable | None = None
         self._nodes_from: tuple[str, ...] | None = None  # the command that lists nodes in this version
         self._booted = ""  # when slurmctld was started, as it said last
-        self._boot_seen = self._nodes_asked = NEVER  # when that was found, and when nodes were asked for last
+        self._outdated = False  # it was started again since nodes were asked for
 
     def table(self, since: float | None = None) -> JobTable:
         """Return all jobs: as they were after `since`, or not longer ago than the interval."""
@@ -94,20 +93,18 @@ class SlurmReader:
         """Return whether slurmctld was started again after nodes were read: it may not know their GPUs yet."""
         booted = self._boot_time()
         if self._booted and booted != self._booted:
-            self._boot_seen = self.clock()
+            self._outdated = True
         self._booted = booted
-        return self._nodes_asked < self._boot_seen
+        return self._outdated
 
     def _boot_time(self) -> str:
-        configuration = self.commands.call("scontrol", "show", "config")
-        found = re.search(r"^BOOT_TIME\s*=\s*(\S+)", configuration, re.MULTILINE)
-        return found[1] if found else ""
+        return setting(self.commands.call("scontrol", "show", "config"), "BOOT_TIME")
 
     def nodes(self) -> dict[str, SlurmNode]:
         """Return the nodes with GPUs, by name."""
         if not self._booted and self.rest is None:
             self._booted = self._boot_time()
-        self._nodes_asked = self.clock()
+        self._outdated = False  # before they are asked for, so that a restart meanwhile is not missed
         if self.rest is not None:
             return read_nodes(self.rest.nodes())
         if self._nodes_from is not None:

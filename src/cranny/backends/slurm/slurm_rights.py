@@ -2,10 +2,10 @@
 
 import os
 import pwd
-import re
 
 from cranny.backends.protocol import BackendError
 from cranny.backends.slurm.slurm_commands import SlurmCommands
+from cranny.backends.slurm.slurm_values import setting
 
 
 def account_name() -> str:
@@ -19,8 +19,8 @@ def account_name() -> str:
 
 def owns_slurm(configuration: str) -> bool:
     """Say whether it may do everything: it is root, or the SlurmUser of `scontrol show config`."""
-    owner = re.search(r"^SlurmUser\s*=\s*([^\s(]+)", configuration, re.MULTILINE)
-    return account_name() in ("root", owner[1] if owner is not None else "root")
+    owner = setting(configuration, "SlurmUser").partition("(")[0]  # its number follows
+    return account_name() in ("root", owner or "root")
 
 
 def admin_level(commands: SlurmCommands) -> str:

@@ -84,3 +84,9 @@ def gpu_request(value: Any) -> GpuRequest | None:
 def objects(value: Any) -> Iterator[Mapping[str, Any]]:
     """Yield the objects of a list."""
     yield from (each for each in value if isinstance(each, dict)) if isinstance(value, list) else ()
+
+
+def setting(configuration: str, name: str) -> str:
+    """Return the first word of a setting that `scontrol show config` has printed; empty if it has none."""
+    found = re.search(rf"^{re.escape(name)}\s*=\s*(\S+)", configuration, re.MULTILINE)
+    return found[1] if found else ""

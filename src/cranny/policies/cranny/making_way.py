@@ -103,9 +103,8 @@ class MakingWay:
         starts: dict[int, Start] = {}
         for place in places:
             (job, attained_gpu_s), seconds = self._queue[place]
-            found = placing.best(
-                job, trial, seconds, self._promises.kept_from(job.id, view.now_s, view.now_s + seconds)
-            )
+            kept = self._promises.kept_from(job.id, view.now_s, view.now_s + seconds)
+            found = placing.best(job, trial, seconds, kept)
             if found is not None:
                 trial = trial.after(found.placement, job)
                 starts[place] = Start(job, found.placement, attained_gpu_s)
