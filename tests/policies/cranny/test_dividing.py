@@ -138,3 +138,16 @@ def test_the_last_job_on_mixed_gpus_grows_if_that_is_worth_its_restart() -> None
         second = elastic_job("second", 4000.0, restart_s=restart_s)
         dear = [replace(first, duration_s=400.0 if restart_s < 10.0 else 100_000.0), second]
         assert replayed(*dear, cluster=MIXED, network="instant").summary["moves"] == moves
+
+
+@pytest.mark.parametrize("restart_s", [0.0, 10.0])
+def test_a_job_of_all_gpus_is_not_passed_for_ever(restart_s: float) -> None:
+    """Short jobs that come faster than they end, and are not worth stopping, no longer start once it is due."""
+    came = [
+        Job(f"short-{i}", 4, submit_s=45.0 * i, duration_s=100.0, least_gpus=2, restart_s=restart_s)
+        for i in range(400)
+    ]
+    result = replayed(Job("large", 8, duration_s=300.0), *came)
+    # A patience of 10 lets jobs pass it until 10 * 300 * sqrt(8) s.
+    assert jct_s(result)["large"] < 10.0 * 300.0 * 8**0.5 + 1000.0
+    assert result.summary["jobs_done"] == 401

@@ -19,7 +19,6 @@ from cranny.model.arrays import Floats
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.model.placement import Placement
-from cranny.model.plan import Start
 from cranny.policies._shared.candidates import as_trained
 from cranny.policies.cranny.constrained_starts import FirstStart, first_start
 from cranny.policies.cranny.durations import DurationEstimates
@@ -149,9 +148,9 @@ class Followed:
 
     # -- jobs that are resized -----------------------------------------------------------------------------
 
-    def waiting_s(self, start: Start) -> float:
-        """Return how long a job still runs on one machine that is to start."""
-        return self._policy.left_s(Waiting(start.job, start.attained_gpu_s))
+    def waiting_s(self, waiting: Waiting) -> float:
+        """Return how long a waiting job still runs on one machine."""
+        return self._policy.left_s(waiting)
 
     def remaining_s(self, running: Running) -> float:
         """Return how long a running job still runs on one machine, with as many workers as it asks for."""

@@ -13,6 +13,7 @@ from cranny.core.constraints import Constraints, SameRack, rack_shares
 from cranny.core.machine_set import members
 from cranny.core.snapshot import Snapshot
 from cranny.core.traffic import communication, isolated
+from cranny.model.arrays import Ints
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Plan, Start
@@ -135,15 +136,23 @@ class Placing:
         if job.gpus < len(self._gpus.waste):
             return 1.0
         for machines in self._gpus.racks:
-            sizes = self._gpus.size[machines]
-            if sizes.sum() >= job.gpus:
-                ranks = np.repeat(machines, sizes)[: job.gpus]
-                held = tuple(zip(*[each.tolist() for each in np.unique(ranks, return_counts=True)], strict=True))
-                mapped = self._ranks(job, held, view)
-                if self._phased is not None:
-                    return self._phased.alone(job, Placement(mapped, server=_server(job, mapped)))
-                return isolated(job, communication(view.cluster, job, mapped, _server(job, mapped)))
+            if self._gpus.size[machines].sum() >= job.gpus:
+                return self._alone(job, machines, view)
         return math.inf
+
+    def slowdown_alone(self, job: Job, view: Snapshot) -> float:
+        """Return how much longer than on one machine a job runs alone, in one rack if one is so large."""
+        found = self.best_slowdown(job, view)
+        return found if math.isfinite(found) else self._alone(job, self._gpus.by_rack, view)
+
+    def _alone(self, job: Job, machines: Ints, view: Snapshot) -> float:
+        """Return how much longer than on one machine a job runs alone on the first of some machines."""
+        ranks = np.repeat(machines, self._gpus.size[machines])[: job.gpus]
+        held = tuple(zip(*[each.tolist() for each in np.unique(ranks, return_counts=True)], strict=True))
+        mapped = self._ranks(job, held, view)
+        if self._phased is not None:
+            return self._phased.alone(job, Placement(mapped, server=_server(job, mapped)))
+        return isolated(job, communication(view.cluster, job, mapped, _server(job, mapped)))
 
     def _sets(
         self, gpus: int, at: "ClusterArrays", now_s: float, seconds: float, same_rack: SameRack | None

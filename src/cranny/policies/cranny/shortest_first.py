@@ -9,6 +9,7 @@ if that is more than the other needs by far. So no job is passed for ever, as in
 
 import numpy as np
 
+from cranny.core.accounting import Running
 from cranny.core.snapshot import Snapshot
 from cranny.model.arrays import Flags, Floats, Ints
 from cranny.model.cluster import Cluster
@@ -61,7 +62,7 @@ class ShortestFirst:
             left_s = self._seconds(each.submitted, self._held(each.placement.counts, view), view)
             pays = left_s > max(most_s, needs_s + RESTARTS * each.submitted.restart_s)
             later = self._key(each.submitted) > key
-            if pays and later and _goes_on(each.started_s, each.submitted, each.attained_gpu_s, view):
+            if pays and later and goes_on(each, view):
                 longest, most_s = each.submitted.id, left_s
         return None if longest is None else Stop(longest, f"makes way for job {job.id!r}")
 
@@ -119,6 +120,6 @@ class ShortestFirst:
         return held
 
 
-def _goes_on(started_s: float, job: Job, attained_gpu_s: float, view: Snapshot) -> bool:
+def goes_on(running: Running, view: Snapshot) -> bool:
     """Say whether a running job is past its start and restart: a decision that undoes itself might never end."""
-    return view.now_s - started_s > (job.restart_s if attained_gpu_s else 0.0)
+    return view.now_s - running.started_s > (running.submitted.restart_s if running.attained_gpu_s else 0.0)
