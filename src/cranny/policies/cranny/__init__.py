@@ -19,8 +19,8 @@ short one only if in all less is lost than gained (`preemption`), a large one fo
 (`making_way`), and is promised when it goes on. With `move_every_s` jobs that state their restart also move every
 so often, if that pays (`moves`).
 
-As long as jobs run or wait that can be resized, GPUs are divided among all jobs by `has-resets`, if their restarts
-are short (`dividing`): its shares are exact, know of types of GPU, and count what a restart costs.
+As long as jobs run or wait that can be resized, GPUs are divided among all jobs, if their restarts are short
+(`dividing`): in order of the queue, or by the exact shares of `has-resets`.
 
 Where a network says that links are shared only while jobs communicate, those that contend are shifted, so that
 they send at other times, and machines are priced by how well they do (`shifting`). A service says so as well, and
