@@ -17,7 +17,7 @@ from joserfc import jwt
 from joserfc.jwk import RSAKey
 from tests.cli.conftest import Run
 from tests.report.test_page_in_browser import CHROMIUM, browser
-from tests.service.conftest import Serve, until
+from tests.service.conftest import PLAIN, Serve, until
 from tests.service.openid_provider import CLIENT, SECRET, OpenIdProvider, openid_provider
 from tests.service.test_dashboard_in_browser import READY
 from tests.service.test_rest import problem
@@ -71,7 +71,7 @@ class Entry:
         self.app = app
         self.url = url
         self.audit: RecordedAudit = app.state.audit
-        self.client = httpx.Client(base_url=url, timeout=60.0)
+        self.client = httpx.Client(base_url=url, timeout=60.0, verify=PLAIN)
 
     def configure(self, **settings: Any) -> OidcLogin:
         made = OidcProvider(settings_of(self.provider.issuer, self.url, **settings), SECRET, wall_clock)
@@ -87,7 +87,7 @@ class Entry:
     def begin(self) -> tuple[str, str]:
         """Return where a browser is sent back to by the provider, and the verifier of its page."""
         begun = self.client.post("/api/v1/oidc/login").json()
-        approved = httpx.get(begun["url"].replace("/authorize?", "/approve?"))
+        approved = httpx.get(begun["url"].replace("/authorize?", "/approve?"), verify=PLAIN)
         return approved.headers["location"], begun["verifier"]
 
     def back(self, url: str) -> str:
@@ -306,10 +306,11 @@ def test_a_provider_that_is_slow_or_gone_leaves_the_rest_as_it_is(
     assert entry.back(back) == "/#/?sign-in=unreachable"
     entry.configure()
     answers: list[httpx.Response] = []
-    threads = [
-        threading.Thread(target=lambda: answers.append(httpx.post(f"{entry.url}/api/v1/oidc/login", timeout=60.0)))
-        for _ in range(60)  # more than there are threads for requests
-    ]
+
+    def log_in() -> None:
+        answers.append(httpx.post(f"{entry.url}/api/v1/oidc/login", timeout=60.0, verify=PLAIN))
+
+    threads = [threading.Thread(target=log_in) for _ in range(60)]  # more than there are threads for requests
     for thread in threads:
         thread.start()
     assert entry.client.get("/healthz").status_code == 200

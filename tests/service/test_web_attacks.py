@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 import httpx
 import pytest
 from tests.report.test_page_in_browser import CHROMIUM, browser
-from tests.service.conftest import Serve, Start
+from tests.service.conftest import PLAIN, Serve, Start
 from tests.service.test_dashboard_in_browser import READY
 from tests.service.test_rest import problem
 from tests.service.test_strangers import served
@@ -137,7 +137,7 @@ def test_half_sent_requests_lock_no_client_out(start: Start) -> None:
                 except OSError:  # it is refused already, or full
                     continue
             for _ in range(5):
-                assert httpx.get(f"{url}/healthz").status_code == 200
+                assert httpx.get(f"{url}/healthz", verify=PLAIN).status_code == 200
 
 
 def test_half_sent_requests_do_not_fill_the_log_when_the_service_ends(
@@ -152,7 +152,7 @@ def test_half_sent_requests_do_not_fill_the_log_when_the_service_ends(
                 )
                 each.settimeout(0)
                 each.send(sent)
-        assert httpx.get(f"{url}/healthz").status_code == 200
+        assert httpx.get(f"{url}/healthz", verify=PLAIN).status_code == 200
     assert "Traceback" not in capfd.readouterr().err
 
 
