@@ -61,18 +61,14 @@ def test_a_command_runs_on_the_machine_of_its_rank() -> None:
 
 
 def test_two_jobs_are_faster_once_they_are_shifted(tmp_path: Path) -> None:
-    """Under either policy that shifts jobs, with one whose iterations grow by 2 %."""
+    """Under `cranny`, with one whose iterations grow by 2 %; `make testbed` measures other policies, too."""
     from benchmarks.testbed.interleaving import gain, once_shifted, overlap
 
-    found: dict[str, list[str]] = {policy: [] for policy in ("themis+cassini", "cranny")}
-    left = list(found)
+    found: list[str] = []
     for trial in range(TRIALS):
-        courses = once_shifted(tmp_path / str(trial), left, WINDOW_S)
-        for policy, (before, after) in zip(tuple(left), courses, strict=True):
-            gained, overlaps = gain([before.two], [after.two]), [overlap(*each.two) for each in (before, after)]
-            found[policy].append(f"{gained}, overlaps {overlaps[0]:.0%} before and {overlaps[1]:.0%} after")
-            if gained.times >= LEAST_GAIN and overlaps[1] < overlaps[0]:
-                left.remove(policy)
-        if not left:
+        ((before, after),) = once_shifted(tmp_path / str(trial), ["cranny"], WINDOW_S)
+        gained, overlaps = gain([before.two], [after.two]), [overlap(*each.two) for each in (before, after)]
+        if gained.times >= LEAST_GAIN and overlaps[1] < overlaps[0]:
             return
-    pytest.fail(f"no trial shows a gain of {LEAST_GAIN} under {left}: {found}")
+        found.append(f"{gained}, overlaps {overlaps[0]:.0%} before and {overlaps[1]:.0%} after")
+    pytest.fail(f"no trial shows a gain of {LEAST_GAIN}: {found}")

@@ -2,7 +2,6 @@
 
 import contextlib
 import signal
-import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ import pytest
 import uvicorn
 from tests.cli.conftest import run  # noqa: F401 - a fixture
 from tests.reference.invariants import check
+from tests.service.accounts import PLAIN
 from tests.service.postgres import Postgres, postgres_binaries, running_postgres
 
 from cranny.backends.attempt_files import read, remove
@@ -34,7 +34,6 @@ from cranny.service.store import EventStore
 from cranny.service.user_rights import Rights
 
 CLUSTER = Cluster.fat_tree(racks=2, machines_per_rack=2, gpus_per_machine=4)
-PLAIN = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # for clients without TLS: certificates take long to load
 COMPILE_S = 600.0  # a policy may have to be compiled first, while other tests keep the machine busy
 
 

@@ -17,7 +17,8 @@ from joserfc import jwt
 from joserfc.jwk import RSAKey
 from tests.cli.conftest import Run
 from tests.report.test_page_in_browser import CHROMIUM, browser
-from tests.service.conftest import PLAIN, Serve, until
+from tests.service.accounts import PLAIN
+from tests.service.conftest import Serve, until
 from tests.service.openid_provider import CLIENT, SECRET, OpenIdProvider, openid_provider
 from tests.service.test_dashboard_in_browser import READY
 from tests.service.test_rest import problem

@@ -9,7 +9,8 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.service.conftest import PLAIN, Serve, Start, until
+from tests.service.accounts import PLAIN
+from tests.service.conftest import Serve, Start, until
 from tests.service.test_rest import problem
 
 from cranny.service import connection_limit

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, ClassVar
 import httpx
 import pytest
 from tests.report.test_page_in_browser import CHROMIUM, browser
-from tests.service.conftest import PLAIN, Serve, Start
+from tests.service.accounts import PLAIN
+from tests.service.conftest import Serve, Start
 from tests.service.test_dashboard_in_browser import READY
 from tests.service.test_rest import problem
 from tests.service.test_strangers import served
