@@ -1,5 +1,6 @@
 """How many workers jobs have that can be resized, in order of the queue."""
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -13,43 +14,43 @@ from cranny.model.job import Job
 from cranny.policies.cranny import Cranny
 from cranny.policies.cranny.dividing import suited_sizes
 from cranny.policies.cranny.followed import Followed
-from cranny.policies.cranny.sizes_in_order import Resizable, sizes_in_order
+from cranny.policies.cranny.sizes_in_order import DividedJob, critical_jobs, sizes_in_order
 
 GPUS = 24
 PATIENCE = 10.0
 
 
-def resizable(name: str, gpus: int, left_s: float, held: int = 0, restart_s: float = 0.0) -> Resizable:
+def divided_job(name: str, gpus: int, left_s: float, held: int = 0, restart_s: float = 0.0) -> DividedJob:
     """A job that may have half of the workers that it asks for, and wants all of them."""
     job = Job(name, gpus, duration_s=left_s, least_gpus=-(-gpus // 2), restart_s=restart_s)
-    return Resizable(job, left_s, gpus, gpus, held)
+    return DividedJob(job, left_s, gpus, gpus, held)
 
 
-def sizes(*jobs: Resizable, now_s: float = 0.0) -> dict[str, int]:
-    return sizes_in_order(jobs, GPUS, PATIENCE, now_s)
+def sizes(*jobs: DividedJob, now_s: float = 0.0) -> dict[str, int]:
+    return sizes_in_order(jobs, GPUS, critical_jobs(jobs, GPUS), PATIENCE, now_s)
 
 
 def test_the_first_have_what_they_ask_for_and_the_next_what_is_left() -> None:
-    found = sizes(resizable("c", 10, 120.0), resizable("a", 10, 100.0), resizable("b", 8, 110.0))
+    found = sizes(divided_job("c", 10, 120.0), divided_job("a", 10, 100.0), divided_job("b", 8, 110.0))
     assert found == {"a": 10, "b": 8, "c": 6}
 
 
 def test_gpus_that_are_too_few_are_lent_some_more_by_the_last_that_started() -> None:
     """Four idle GPUs and one of the second job are enough for the third; five would be more than idle ones."""
-    jobs = [resizable("a", 10, 100.0), resizable("b", 10, 110.0)]
-    assert sizes(*jobs, resizable("c", 10, 120.0)) == {"a": 10, "b": 9, "c": 5}
-    assert sizes(*jobs, resizable("c", 18, 120.0)) == {"a": 10, "b": 10, "c": 0}
+    jobs = [divided_job("a", 10, 100.0), divided_job("b", 10, 110.0)]
+    assert sizes(*jobs, divided_job("c", 10, 120.0)) == {"a": 10, "b": 9, "c": 5}
+    assert sizes(*jobs, divided_job("c", 18, 120.0)) == {"a": 10, "b": 10, "c": 0}
 
 
 def test_a_job_on_which_the_end_of_all_depends_comes_first() -> None:
-    short = [resizable(f"short-{number}", 12, 100.0) for number in range(4)]  # 200 s together
-    assert sizes(*short, resizable("long", 12, 1000.0))["long"] == 12
-    assert sizes(*short, resizable("long", 12, 300.0))["long"] == 0  # together with these all take 350 s
+    short = [divided_job(f"short-{number}", 12, 100.0) for number in range(4)]  # 200 s together
+    assert sizes(*short, divided_job("long", 12, 1000.0))["long"] == 12
+    assert sizes(*short, divided_job("long", 12, 300.0))["long"] == 0  # together with these all take 350 s
 
 
 def test_it_no_longer_does_once_another_has_waited_for_as_long_as_it_may() -> None:
-    short = [resizable(f"short-{number}", 24, 10.0) for number in range(2)]
-    long = resizable("long", 12, 5000.0)
+    short = [divided_job(f"short-{number}", 24, 10.0) for number in range(2)]
+    long = divided_job("long", 12, 5000.0)
     key_s = PATIENCE * 10.0 * 24**0.5
     assert sizes(*short, long, now_s=key_s - 1.0)["long"] == 12
     assert sizes(*short, long, now_s=key_s + 1.0) == {"short-0": 24, "short-1": 0, "long": 0}
@@ -57,40 +58,40 @@ def test_it_no_longer_does_once_another_has_waited_for_as_long_as_it_may() -> No
 
 def test_no_job_starts_after_one_that_may_no_longer_be_passed() -> None:
     """It waits for a job that is not worth stopping; of more GPUs than there are it is not waited for."""
-    running = resizable("running", 12, 100.0, held=12, restart_s=100.0)
-    other = resizable("other", 6, 10_000.0)
-    large = Resizable(Job("large", 24, duration_s=100.0), 100.0, 24, 24)
+    running = divided_job("running", 12, 100.0, held=12, restart_s=100.0)
+    other = divided_job("other", 6, 10_000.0)
+    large = DividedJob(Job("large", 24, duration_s=100.0), 100.0, 24, 24)
     assert sizes(running, large, other)["other"] == 6
     late_s = PATIENCE * 100.0 * 24**0.5 + 1.0
     assert sizes(running, large, other, now_s=late_s) == {"running": 12, "large": 0, "other": 0}
-    larger = Resizable(Job("larger", 30, duration_s=100.0), 100.0, 30, 30)
+    larger = DividedJob(Job("larger", 30, duration_s=100.0), 100.0, 30, 30)
     assert sizes(running, larger, other, now_s=2.0 * late_s)["other"] == 6
 
 
 @pytest.mark.parametrize(("restart_s", "held"), [(0.0, 0), (10.0, 0), (60.0, 24)])
 def test_a_running_job_is_stopped_only_if_that_is_worth_two_restarts(restart_s: float, held: int) -> None:
     """It has 200 s left, and the other one needs 100."""
-    running = resizable("running", 24, 200.0, held=24, restart_s=restart_s)
-    rigid = Resizable(Job("rigid", 24, duration_s=100.0), 100.0, 24, 24)
+    running = divided_job("running", 24, 200.0, held=24, restart_s=restart_s)
+    rigid = DividedJob(Job("rigid", 24, duration_s=100.0), 100.0, 24, 24)
     assert sizes(running, rigid)["running"] == held
 
 
 @pytest.mark.parametrize(("restart_s", "workers"), [(10.0, 12), (60.0, 6)])
 def test_a_running_job_grows_only_if_that_is_worth_two_restarts(restart_s: float, workers: int) -> None:
     """With six workers it takes 200 s more, with twelve 100."""
-    assert sizes(resizable("running", 12, 100.0, held=6, restart_s=restart_s)) == {"running": workers}
+    assert sizes(divided_job("running", 12, 100.0, held=6, restart_s=restart_s)) == {"running": workers}
 
 
 def test_a_job_of_higher_priority_comes_first() -> None:
-    first = resizable("first", 24, 100.0)
+    first = divided_job("first", 24, 100.0)
     urgent = first._replace(job=replace(first.job, id="urgent", priority=1.0, duration_s=900.0), left_s=900.0)
     assert sizes(first, urgent) == {"first": 0, "urgent": 24}
 
 
 @st.composite
-def queues(draw: st.DrawFn) -> list[Resizable]:
+def queues(draw: st.DrawFn) -> list[DividedJob]:
     """Jobs that run on GPUs which are enough for them, and jobs that wait."""
-    free, jobs = GPUS, list[Resizable]()
+    free, jobs = GPUS, list[DividedJob]()
     for number in range(draw(st.integers(1, 12))):
         gpus = draw(st.integers(1, 30))
         least = draw(st.integers(1, gpus))
@@ -110,14 +111,14 @@ def queues(draw: st.DrawFn) -> list[Resizable]:
             restart_s=restart_s,
         )
         wanted = draw(st.integers(least, gpus))
-        jobs.append(Resizable(job, left_s, wanted, draw(st.integers(wanted, most)), held, draw(st.booleans())))
+        jobs.append(DividedJob(job, left_s, wanted, draw(st.integers(wanted, most)), held, draw(st.booleans())))
     return jobs
 
 
 @settings(max_examples=examples(200))
 @given(queues(), st.floats(1e4, 1e6))
 def test_no_gpu_is_given_twice_and_every_job_has_a_number_that_it_can_have(
-    jobs: list[Resizable], now_s: float
+    jobs: list[DividedJob], now_s: float
 ) -> None:
     found = sizes(*jobs, now_s=now_s)
     assert found.keys() == {each.job.id for each in jobs}
@@ -133,7 +134,7 @@ def test_no_gpu_is_given_twice_and_every_job_has_a_number_that_it_can_have(
 @settings(max_examples=examples(200))
 @given(queues(), st.floats(1e4, 1e6))
 def test_idle_gpus_are_too_few_for_all_that_wait_unless_one_may_no_longer_be_passed(
-    jobs: list[Resizable], now_s: float
+    jobs: list[DividedJob], now_s: float
 ) -> None:
     found = sizes(*jobs, now_s=now_s)
     idle = GPUS - sum(found.values())
@@ -157,3 +158,38 @@ def test_workers_are_worth_having_as_long_as_they_make_a_job_faster() -> None:
     assert wanted < 8
     assert wanted <= most
     assert suited(replace(job, least_gpus=None, most_gpus=None), Cluster.fat_tree(1, 16, 1, 10.0)) == (8, 8)
+
+
+def test_a_tiny_job_is_no_reason_to_stop_others_for_long_ones() -> None:
+    """There is a GPU for it anyway; the others gain too little by taking the place of those that run."""
+    running = [
+        DividedJob(Job(f"running-{number}", 4, duration_s=1000.0, restart_s=100.0), 1000.0, 4, 4, 4)
+        for number in range(5)
+    ]
+    waiting = [DividedJob(Job(f"waiting-{number}", 4, duration_s=900.0), 900.0, 4, 4) for number in range(5)]
+    tiny = DividedJob(Job("tiny", 1, duration_s=1.0), 1.0, 1, 1)
+    found = sizes(*running, *waiting, tiny)
+    assert found["tiny"] == 1
+    assert all(found[each.job.id] == 4 for each in running)
+    # Of a job that is much shorter one gives its GPUs to it.
+    short = DividedJob(Job("short", 4, duration_s=100.0), 100.0, 4, 4)
+    found = sizes(*running, *waiting, tiny, short)
+    assert found["short"] == 4
+    assert sum(found[each.job.id] for each in running) == 20 - 4
+
+
+def test_many_jobs_that_lend_nothing_are_not_asked_again_and_again() -> None:
+    """One idle GPU, and a thousand jobs that would not gain by lending another: looked through once or twice."""
+    running = [
+        DividedJob(Job(f"r{number}", 2, duration_s=100.0, least_gpus=1, restart_s=5.0), 100.0, 2, 2, 2)
+        for number in range(1000)
+    ]
+    waiting = [
+        DividedJob(Job(f"w{number}", 4, duration_s=1e4, least_gpus=2, restart_s=5.0), 1e4, 4, 4)
+        for number in range(5000)
+    ]
+    jobs = [*running, *waiting]
+    begun_s = time.process_time()
+    found = sizes_in_order(jobs, 2001, (), PATIENCE, 0.0)
+    assert time.process_time() - begun_s < 5.0  # 0.1 s; asked for each, it took 13 s
+    assert sum(found.values()) == 2000

@@ -198,19 +198,20 @@ class Cranny:
     def _divide(self, view: Snapshot, at: "Followed", division: GpuDivision) -> Plan:
         """Divide GPUs among jobs without constraints, of which those that may not be stopped keep what they have.
 
-        A job with constraints has the GPUs that it asks for, and none of the others gets machines promised to it.
+        A job with constraints or resources has the GPUs that it asks for, and none of the others gets machines
+        promised to it.
         """
-        if self.rules is UNRESTRICTED:
+        jobs = [*(each.job for each in view.waiting), *(each.submitted for each in view.running.values())]
+        if self.rules is UNRESTRICTED and all(job.resources is None for job in jobs):
             return division.plan(view, at)
-        constrained = {each.job.id for each in view.waiting if self.rules.constraints_of(each.job.id)}
+        apart = {job.id for job in jobs if job.resources is not None or self.rules.constraints_of(job.id)}
         for waiting in at.to_try(view):
-            found = self._start(waiting, view, at) if waiting.job.id in constrained else None
+            found = self._start(waiting, view, at) if waiting.job.id in apart else None
             if found is not None:
                 return Plan(view.version, (Start(waiting.job, found.placement, waiting.attained_gpu_s),))
-        constrained |= {job_id for job_id in view.running if self.rules.constraints_of(job_id)}
         kept = at.promises.kept_from("", view.now_s, math.inf)
         divided = view.only(~mask_of(kept)) if kept else view
-        fixed = constrained.union(each for each in view.running if not self.rules.may_stop(each))
+        fixed = apart.union(each for each in view.running if not self.rules.may_stop(each))
         return division.plan(divided.hiding(fixed), at)
 
     def _left_after(self, job: Job, ran_s: float) -> float:

@@ -1,9 +1,8 @@
 """Jobs that can be resized: whether GPUs are divided among them at all, and which machines their workers get.
 
 Where all GPUs are alike, jobs have the workers that are worth having in order of the queue (`sizes_in_order`), on
-the machines where they cost least; where some job has a deadline or cannot use all GPUs, as many as `has-resets`
-says. On GPUs of several types jobs that can all be resized run one after the other (`shortest_first`), and where
-some cannot, `has-resets` decides.
+the machines where they cost least. On GPUs of several types jobs that can all be resized run one after the other
+(`shortest_first`). Where neither can be, or some job has a deadline, `has-resets` decides.
 
 All of these count what a restart costs, but not that jobs which come later change sizes again. So GPUs are divided
 only if restarts are short for the jobs that come; otherwise jobs have the workers that they ask for, or fewer from
@@ -17,21 +16,24 @@ the policy that needs the fewest.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from cranny.core.protocol import Policy, lacks_gpus
-from cranny.core.snapshot import ALL, Snapshot
+from cranny.core.snapshot import Snapshot
+from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.model.placement import Placement
-from cranny.model.plan import Move, Plan, Start, Stop
+from cranny.model.plan import Plan, Start, Stop
 from cranny.policies import policy
 from cranny.policies._shared.candidates import as_trained
 from cranny.policies._shared.heterogeneous.instance import max_gpus, min_gpus
 from cranny.policies._shared.resize import elastic, feasible_order, without_jobs
+from cranny.policies.cranny.durations import worked_s
 from cranny.policies.cranny.preemption import SHORT_RESTART
-from cranny.policies.cranny.shortest_first import ShortestFirst, goes_on
-from cranny.policies.cranny.sizes_in_order import Resizable, sizes_in_order
+from cranny.policies.cranny.restarts import goes_on
+from cranny.policies.cranny.shortest_first import ShortestFirst
+from cranny.policies.cranny.sizes_in_order import DividedJob, critical_jobs, sizes_in_order
 
 if TYPE_CHECKING:
     from cranny.policies.cranny.followed import Followed
@@ -58,7 +60,9 @@ class GpuDivision:
         self._patience = patience
         self._shortest_first = ShortestFirst(patience)
         self._shares = cast("Policy", policy("has-resets"))
-        self._suited: dict[str, SuitedSizes] = {}  # of jobs that run or wait
+        self._cluster: Cluster | None = None
+        self._suited: dict[Hashable, SuitedSizes] = {}  # by kind of job, of those that run or wait
+        self._critical: set[str] = set()
         self._restart_s = self._length_s = 0.0  # of all jobs that came and can be resized
 
     def see(self, job: Job, length_s: float) -> None:
@@ -75,8 +79,9 @@ class GpuDivision:
 
     def why_wait(self, job: Job, view: Snapshot) -> str:
         """Say in a few words why a job must wait."""
-        if in_turn(view) or (len(view.cluster.machines_with) == 1 and _all_alike(view)):
-            return lacks_gpus(job, view) or "behind jobs that come before it in the queue"
+        if len(view.cluster.machines_with) == 1 or in_turn(view):
+            short = lacks_gpus(as_trained(job, min_gpus(job)), view)
+            return short or "behind jobs that come before it in the queue"
         return self._shares.why_wait(job, view)
 
     def plan(self, view: Snapshot, at: "Followed") -> Plan:
@@ -84,43 +89,66 @@ class GpuDivision:
         if in_turn(view):
             sharing = self._restart_s <= SHARING_RESTART * self._length_s
             return self._shortest_first.plan(view, sharing=sharing)
-        if len(view.cluster.machines_with) > 1:
-            return self._shares.plan(view)
-        jobs = self._resizable(view, at)
-        if _all_alike(view):
-            gpus = int(view.free.sum()) + sum(each.held for each in jobs)
-            plan, sizes = None, sizes_in_order(jobs, gpus, self._patience, view.now_s)
-        else:
-            plan = self._shares.plan(view)
-            sizes = {each.job.id: each.held for each in jobs} | _sizes(plan)
-        found = _placed(jobs, sizes, view, at)
-        return found or plan or self._shares.plan(view)
+        found = self._in_order(view, at) if in_order(view) else None
+        return self._shares.plan(view) if found is None else found
 
-    def _resizable(self, view: Snapshot, at: "Followed") -> list[Resizable]:
-        """Return all jobs with what they have left and the sizes that suit them."""
-        present = {each.job.id: each.job for each in view.waiting}
-        present |= {job_id: each.submitted for job_id, each in view.running.items()}
+    def _in_order(self, view: Snapshot, at: "Followed") -> Plan | None:
+        """Give jobs workers in order of the queue; None if one finds no machines.
+
+        Running jobs on machines that take no more jobs keep what they have: to stop them would free no GPU.
+        """
+        if self._cluster is not view.cluster:
+            self._cluster, self._suited = view.cluster, {}
         known, self._suited = self._suited, {}
-        for job_id, job in present.items():
-            self._suited[job_id] = known.get(job_id) or suited_sizes(job, view, at.placing)
-        left_s = {each.job.id: at.waiting_s(each) for each in view.waiting}
-        left_s |= {job_id: at.remaining_s(each) for job_id, each in view.running.items()}
-        held = {job_id: len(each.placement.machines) for job_id, each in view.running.items()}
-        settled = {job_id for job_id, each in view.running.items() if goes_on(each, view)}
-        return [
-            Resizable(job, left_s[job_id], *self._suited[job_id], held.get(job_id, 0), job_id in settled)
-            for job_id, job in present.items()
-        ]
+        jobs = []
+        for waiting in view.waiting:
+            if view.eligible(waiting.job):
+                suited = self._suited_sizes(waiting.job, view, at, known)
+                jobs.append(DividedJob(waiting.job, at.waiting_s(waiting), *suited))
+        for running in view.running.values():
+            if all(map(view.is_up, running.held)):
+                # One that runs longer than expected is expected to run as much longer again.
+                left_s = at.remaining_s(running) or worked_s(running, view.now_s)
+                suited = self._suited_sizes(running.submitted, view, at, known)
+                held = len(running.placement.machines)
+                jobs.append(DividedJob(running.submitted, left_s, *suited, held, goes_on(running, view)))
+        gpus = int(view.free.sum()) + sum(each.held for each in jobs)
+        self._critical = critical_jobs(jobs, gpus, self._critical)
+        return _placed(jobs, sizes_in_order(jobs, gpus, self._critical, self._patience, view.now_s), view, at)
+
+    def _suited_sizes(
+        self, job: Job, view: Snapshot, at: "Followed", known: Mapping[Hashable, SuitedSizes]
+    ) -> SuitedSizes:
+        """Return the sizes that suit a job, found once for all of its kind."""
+        kind = job.profile, job.collective, job.gpus, job.least_gpus, job.most_gpus, job.tp, job.pp
+        if kind not in self._suited:
+            self._suited[kind] = known.get(kind) or suited_sizes(job, view, at.placing)
+        return self._suited[kind]
 
 
 def in_turn(view: Snapshot) -> bool:
     """Say whether jobs run one after the other: there are several types of GPU, and all jobs can be resized."""
-    jobs = [*(each.job for each in view.waiting), *(each.submitted for each in view.running.values())]
-    return len(view.cluster.machines_with) > 1 and all(map(elastic, jobs))
+    return len(view.cluster.machines_with) > 1 and all(map(elastic, _jobs(view)))
+
+
+def in_order(view: Snapshot) -> bool:
+    """Say whether workers go by order of the queue: jobs can use all GPUs or none, and have no deadline."""
+    every = (1 << len(view.cluster.machines)) - 1
+    return len(view.cluster.machines_with) == 1 and all(
+        job.deadline_s is None and view.eligible(job) & every in (0, every) for job in _jobs(view)
+    )
+
+
+def _jobs(view: Snapshot) -> Iterator[Job]:
+    """Yield the jobs that wait and those that run, as they were submitted."""
+    yield from (each.job for each in view.waiting)
+    yield from (each.submitted for each in view.running.values())
 
 
 def suited_sizes(job: Job, view: Snapshot, placing: "Placing") -> SuitedSizes:
     """Return how many workers a job should have, alone in the cluster.
+
+    Tried are what it asks for, the least and the most that it can have, and half of the most again and again.
 
     Two jobs that are alike complete on average after 1.5 times as long as one of them takes if they run one after
     the other, and side by side, with half the workers, after as long as one takes with half. So workers are worth
@@ -140,22 +168,7 @@ def suited_sizes(job: Job, view: Snapshot, placing: "Placing") -> SuitedSizes:
     return SuitedSizes(wanted, min(times, key=times.__getitem__))
 
 
-def _all_alike(view: Snapshot) -> bool:
-    """Say whether all jobs can use all GPUs, and none has a deadline."""
-    jobs = [*(each.job for each in view.waiting), *(each.submitted for each in view.running.values())]
-    return all(job.deadline_s is None and view.eligible(job) == ALL for job in jobs)
-
-
-def _sizes(plan: Plan) -> dict[str, int]:
-    """Return how many workers jobs have after a plan that changes them."""
-    found: dict[str, int] = {}
-    for action in plan.actions:
-        if isinstance(action, Start | Move | Stop):
-            found[action.job_id] = 0 if isinstance(action, Stop) else len(action.placement.machines)
-    return found
-
-
-def _placed(jobs: Sequence[Resizable], sizes: Mapping[str, int], view: Snapshot, at: "Followed") -> Plan | None:
+def _placed(jobs: Sequence[DividedJob], sizes: Mapping[str, int], view: Snapshot, at: "Followed") -> Plan | None:
     """Give jobs so many workers where they cost least, the largest first; None if one finds no machines."""
     stopped = [each.job.id for each in jobs if each.held and not sizes[each.job.id]]
     changed = [each for each in jobs if each.held != sizes[each.job.id] > 0]

@@ -9,7 +9,6 @@ if that is more than the other needs by far. So no job is passed for ever, as in
 
 import numpy as np
 
-from cranny.core.accounting import Running
 from cranny.core.snapshot import Snapshot
 from cranny.model.arrays import Flags, Floats, Ints
 from cranny.model.cluster import Cluster
@@ -18,9 +17,9 @@ from cranny.model.plan import Action, Move, Plan, Start, Stop
 from cranny.policies._shared.heterogeneous.estimates import JobEstimates
 from cranny.policies._shared.heterogeneous.instance import max_gpus, min_gpus, placed
 from cranny.policies.cranny.queue_key import queue_key
+from cranny.policies.cranny.restarts import RESTARTS, goes_on
 
 ROUNDING = 1e-9  # below which two jobs count as equally suited
-RESTARTS = 2.0  # that a stop or a move must pay: its own, and as much again for what else it delays
 
 
 class ShortestFirst:
@@ -118,8 +117,3 @@ class ShortestFirst:
         held = np.zeros(len(view.cluster.machines), dtype=np.int64)
         held[list(counts)] = list(counts.values())
         return held
-
-
-def goes_on(running: Running, view: Snapshot) -> bool:
-    """Say whether a running job is past its start and restart: a decision that undoes itself might never end."""
-    return view.now_s - running.started_s > (running.submitted.restart_s if running.attained_gpu_s else 0.0)

@@ -5,9 +5,9 @@ iterations take longer than those of any policy that does not resize jobs. Here 
 the queue, running ones by what they have left; a job for which too few GPUs are left waits. Two rules keep GPUs
 from idling, now and in the end:
 
-    critical  a job that takes at least as long as all jobs together would on the whole cluster comes first:
-              whenever it waits, the others end before it, and then it holds its GPUs alone
-    fill      GPUs that are too few for a waiting job are given to it with some of those that others have beyond
+    critical  a job beside which all others could end before it does comes first: if it started later, it would be
+              left alone in the end, with most GPUs idle
+    lend      GPUs that are too few for a waiting job are given to it with some of those that others have beyond
               their least, as long as it gets no more from others than idle ones
 
 A running job is stopped or resized only if that is worth two of its restarts. No job is passed for ever: once its
@@ -15,65 +15,95 @@ key in the queue has passed, critical jobs no longer come before it, and no othe
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
+from cranny.core.backfill import DEPTH
 from cranny.model.job import Job
 from cranny.policies._shared.heterogeneous.instance import min_gpus
 from cranny.policies.cranny.queue_key import queue_key
+from cranny.policies.cranny.restarts import RESTARTS
 
-RESTARTS = 2.0  # that a stop or another size must pay: its own, and as much again for what else it delays
+STAYS = 0.8  # of the work of others is enough for a job to stay critical: else it might be stopped again and again
 
 
-class Resizable(NamedTuple):
-    """A job that runs or waits."""
+class DividedJob(NamedTuple):
+    """A job that GPUs are given to, and what it could do with them."""
 
     job: Job
     left_s: float  # on one machine, with as many workers as it asks for
     wanted: int  # workers, at most as many as it asks for
     most: int  # that make it faster if no other job needs them
-    held: int = 0  # workers that it has
-    settled: bool = True  # past its start and its restart: a decision that undoes itself might never end
+    held: int = 0  # workers that it has; none if it waits
+    settled: bool = True  # past its start and its restart
+
+    @property
+    def least(self) -> int:
+        """The fewest workers that it can have."""
+        return min_gpus(self.job)
+
+    def seconds(self, workers: int) -> float:
+        """Return how long it takes with so many workers, communication aside."""
+        return self.left_s * self.job.gpus / workers
+
+    def makes_way(self, other_s: float) -> bool:
+        """Say whether it should give up GPUs to a job that takes so long."""
+        restarts_s = RESTARTS * self.job.restart_s
+        return self.settled and (not restarts_s or self.seconds(self.held) > other_s + restarts_s)
 
 
 class _Queued(NamedTuple):
     """A job in its place in the queue."""
 
-    each: Resizable
+    each: DividedJob
     due: bool  # it may no longer be passed
 
 
-def sizes_in_order(jobs: Sequence[Resizable], gpus: int, patience: float, now_s: float) -> dict[str, int]:
+def critical_jobs(jobs: Iterable[DividedJob], gpus: int, before: Collection[str] = ()) -> set[str]:
+    """Return the jobs on which the end of all depends, given those on which it did before.
+
+    The others could do all of their work beside such a job before it ends.
+    """
+    jobs = list(jobs)
+    work = sum(each.left_s * each.job.gpus for each in jobs)  # GPU-seconds
+    found = set()
+    for each in jobs:
+        others = work - each.left_s * each.job.gpus
+        if others * (STAYS if each.job.id in before else 1.0) <= each.left_s * (gpus - each.job.gpus):
+            found.add(each.job.id)
+    return found
+
+
+def sizes_in_order(
+    jobs: Sequence[DividedJob], gpus: int, critical: Collection[str], patience: float, now_s: float
+) -> dict[str, int]:
     """Return how many of some GPUs each job has from now on, 0 for those that wait."""
-    queue = _in_order(jobs, gpus, patience, now_s)
+    queue = _in_order(jobs, critical, patience, now_s)
     kept: dict[str, int] = {}  # what running jobs have, where a change would not pay
     while True:
         rest = [queued for queued in queue if queued.each.job.id not in kept]
-        sizes = _filled(rest, gpus - sum(kept.values()), gpus)
-        starting = (each.left_s for each, _ in rest if sizes[each.job.id] and not each.held)
-        first_s = min(starting, default=math.inf)
-        undone = {
-            each.job.id: each.held
-            for each, _ in rest
-            if each.held not in (0, sizes[each.job.id]) and not _pays(each, sizes[each.job.id], first_s)
-        }
+        sizes = _given(rest, gpus - sum(kept.values()), gpus)
+        undone = _undone([queued.each for queued in rest], sizes, gpus - sum(kept.values()))
         if not undone:
             return sizes | kept
         kept |= undone
 
 
-def _in_order(jobs: Sequence[Resizable], gpus: int, patience: float, now_s: float) -> list[_Queued]:
-    """Sort jobs by priority, those first on which the end of all depends, and then as in the queue."""
-    together_s = sum(each.left_s * each.job.gpus for each in jobs) / max(gpus, 1)
-
-    def place(each: Resizable) -> tuple[float, bool, float, str]:
+def _in_order(
+    jobs: Iterable[DividedJob], critical: Collection[str], patience: float, now_s: float
+) -> list[_Queued]:
+    """Sort jobs by priority, critical ones and those that may no longer be passed first, and as in the queue."""
+    places = []
+    for each in jobs:
         key = queue_key(each.job, each.left_s, patience)
-        return -each.job.priority, each.left_s < together_s and key > now_s, key, each.job.id
+        passed = each.job.id not in critical and key > now_s
+        places.append((-each.job.priority, passed, key, each.job.id, each))
+    return [_Queued(each, key <= now_s) for *_, key, _, each in sorted(places, key=lambda place: place[:4])]
 
-    return [_Queued(each, place(each)[2] <= now_s) for each in sorted(jobs, key=place)]
 
-
-def _filled(queue: Sequence[_Queued], gpus: int, up: int) -> dict[str, int]:
+def _given(queue: Sequence[_Queued], gpus: int, up: int) -> dict[str, int]:
     """Give jobs in order what they want of some GPUs; what then idles goes to one that waits, or else that runs.
 
     A job that may no longer be passed lets no other start after it, unless it needs more GPUs than are up.
@@ -81,42 +111,80 @@ def _filled(queue: Sequence[_Queued], gpus: int, up: int) -> dict[str, int]:
     sizes: dict[str, int] = {}
     idle, passable = gpus, True
     for each, due in queue:
-        workers, least = min(each.wanted, idle), min_gpus(each.job)
-        sizes[each.job.id] = workers if workers >= least and (passable or each.held) else 0
+        workers = min(each.wanted, idle)
+        sizes[each.job.id] = workers if workers >= each.least and (passable or each.held) else 0
         idle -= sizes[each.job.id]
-        passable = passable and not (due and least <= up and not sizes[each.job.id])
-    if passable and _lend(queue, sizes, idle):
+        passable = passable and not (due and each.least <= up and not sizes[each.job.id])
+    if passable and idle and _lend([queued.each for queued in queue], sizes, idle):
         return sizes
     for each, _ in queue:
         more = min(idle, each.most - sizes[each.job.id]) if sizes[each.job.id] else 0
-        sizes[each.job.id] += more
-        idle -= more
+        sizes[each.job.id] += max(0, more)
+        idle -= max(0, more)
     return sizes
 
 
-def _lend(queue: Sequence[_Queued], sizes: dict[str, int], idle: int) -> bool:
+def _lend(queue: Sequence[DividedJob], sizes: dict[str, int], idle: int) -> bool:
     """Let the first job start that can with idle GPUs and at most as many of others; say whether there is one."""
-    lent = {each.job.id: max(0, sizes[each.job.id] - min_gpus(each.job)) for each, _ in queue}
-    most = min(idle, sum(lent.values()))
-    waiting = (each.job for each, _ in queue if not sizes[each.job.id])
-    first = next((job for job in waiting if min_gpus(job) - idle <= most), None)
-    if first is None or not idle:
-        return False
-    lacks = min_gpus(first) - idle
-    for job_id, more in reversed(lent.items()):  # the last of the queue first
-        taken = min(lacks, more)
-        sizes[job_id] -= taken
-        lacks -= taken
-    sizes[first.id] = min_gpus(first)
-    return True
+    lenders = [each for each in reversed(queue) if sizes[each.job.id] > each.least]
+    waiting = (each for each in queue if not sizes[each.job.id] and each.least <= 2 * idle)
+    for each in islice(waiting, DEPTH):
+        lacks, lent = each.least - idle, dict[str, int]()
+        for other in lenders:
+            spare = min(lacks, sizes[other.job.id] - other.least)
+            if spare and (not other.held or other.makes_way(each.left_s)):
+                lent[other.job.id] = spare
+                lacks -= spare
+        if not lacks:
+            sizes.update({job_id: sizes[job_id] - spare for job_id, spare in lent.items()})
+            sizes[each.job.id] = each.least
+            return True
+    return False
 
 
-def _pays(running: Resizable, size: int, first_s: float) -> bool:
-    """Say whether a running job gains by another size, or else the first job that starts in its place."""
-    restarts_s = RESTARTS * running.job.restart_s
-    if not restarts_s:
-        return True
-    left_s = running.left_s * running.job.gpus / running.held
-    if size > running.held:
-        first_s = running.left_s * running.job.gpus / size
-    return running.settled and left_s > first_s + restarts_s
+def _undone(queue: Sequence[DividedJob], sizes: Mapping[str, int], gpus: int) -> dict[str, int]:
+    """Return what running jobs have whose change would not pay.
+
+    Idle GPUs serve jobs that start for which they are enough, and what is left of them the last ones. The others
+    are served by running jobs, the last of the queue first, each of which is compared with what its GPUs serve.
+    """
+    idle = gpus - sum(each.held for each in queue)
+    starts = [
+        _StartingJob(each.left_s, sizes[each.job.id]) for each in queue if sizes[each.job.id] and not each.held
+    ]
+    for start in starts:
+        if start.lacks <= idle:
+            idle -= start.lacks
+            start.lacks = 0
+    _serve(reversed(starts), idle)
+    undone: dict[str, int] = {}
+    for each in reversed(queue):
+        size = sizes[each.job.id]
+        if size < each.held:
+            pays = each.makes_way(_serve(starts, each.held - size))
+        else:
+            pays = not each.held or size == each.held or each.makes_way(each.seconds(size))
+        if not pays:
+            undone[each.job.id] = each.held
+    return undone
+
+
+@dataclass(slots=True)
+class _StartingJob:
+    """A job that starts, and how many GPUs it still lacks."""
+
+    left_s: float
+    lacks: int
+
+
+def _serve(starts: Iterable[_StartingJob], gpus: int) -> float:
+    """Give GPUs to the first jobs that lack some; return how long these take, on average over GPUs."""
+    gpu_s, served = 0.0, 0
+    for start in starts:
+        taken = min(start.lacks, gpus - served)
+        start.lacks -= taken
+        served += taken
+        gpu_s += taken * start.left_s
+        if served == gpus:
+            break
+    return gpu_s / served if served else math.inf
