@@ -17,7 +17,6 @@ import re
 import shutil
 import signal
 import sqlite3
-import ssl
 import subprocess
 import sys
 import tempfile
@@ -33,9 +32,8 @@ import httpx
 from cranny.backends.slurm.slurm_nodes import read_nodes
 from cranny.channel.placed_comment import PlacedComment
 from cranny.model.hostlist import expand
+from tests.service.accounts import PLAIN
 from tests.slurm.real_slurm import RealSlurm, until
-
-PLAIN = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # for requests without TLS: certificates take long to load
 
 LUA = Path(__file__).parents[2] / "deploy" / "slurm" / "job_submit.lua"
 SHAPES = ((1, 1), (1, 2), (1, 4), (1, 8), (2, 2), (2, 4), (2, 8), (4, 2), (4, 4), (4, 8))  # nodes, GPUs of each

@@ -45,7 +45,7 @@ from cranny.model.validate import counted, not_negative, yes_or_no
 from cranny.policies._shared.candidates import as_trained
 from cranny.policies._shared.resize import elastic
 from cranny.policies.cranny import logged_promises
-from cranny.policies.cranny.dividing import GpuDivision
+from cranny.policies.cranny.dividing import GpuDivision, all_jobs
 from cranny.policies.cranny.durations import DurationEstimates
 from cranny.policies.cranny.move_search import PeriodicMoves
 from cranny.policies.cranny.moves import MoveRules, actions
@@ -201,7 +201,7 @@ class Cranny:
         A job with constraints or resources has the GPUs that it asks for, and none of the others gets machines
         promised to it.
         """
-        jobs = [*(each.job for each in view.waiting), *(each.submitted for each in view.running.values())]
+        jobs = list(all_jobs(view))
         if self.rules is UNRESTRICTED and all(job.resources is None for job in jobs):
             return division.plan(view, at)
         apart = {job.id for job in jobs if job.resources is not None or self.rules.constraints_of(job.id)}

@@ -128,18 +128,18 @@ class GpuDivision:
 
 def in_turn(view: Snapshot) -> bool:
     """Say whether jobs run one after the other: there are several types of GPU, and all jobs can be resized."""
-    return len(view.cluster.machines_with) > 1 and all(map(elastic, _jobs(view)))
+    return len(view.cluster.machines_with) > 1 and all(map(elastic, all_jobs(view)))
 
 
 def in_order(view: Snapshot) -> bool:
     """Say whether workers go by order of the queue: jobs can use all GPUs or none, and have no deadline."""
     every = (1 << len(view.cluster.machines)) - 1
     return len(view.cluster.machines_with) == 1 and all(
-        job.deadline_s is None and view.eligible(job) & every in (0, every) for job in _jobs(view)
+        job.deadline_s is None and view.eligible(job) & every in (0, every) for job in all_jobs(view)
     )
 
 
-def _jobs(view: Snapshot) -> Iterator[Job]:
+def all_jobs(view: Snapshot) -> Iterator[Job]:
     """Yield the jobs that wait and those that run, as they were submitted."""
     yield from (each.job for each in view.waiting)
     yield from (each.submitted for each in view.running.values())

@@ -61,12 +61,11 @@ class _Queued(NamedTuple):
     due: bool  # it may no longer be passed
 
 
-def critical_jobs(jobs: Iterable[DividedJob], gpus: int, before: Collection[str] = ()) -> set[str]:
+def critical_jobs(jobs: Sequence[DividedJob], gpus: int, before: Collection[str] = ()) -> set[str]:
     """Return the jobs on which the end of all depends, given those on which it did before.
 
     The others could do all of their work beside such a job before it ends.
     """
-    jobs = list(jobs)
     work = sum(each.left_s * each.job.gpus for each in jobs)  # GPU-seconds
     found = set()
     for each in jobs:
