@@ -13,11 +13,12 @@ and goes where the sum is least; equal sums are decided by what leaves the large
 for one machine, or one rack, if that is expected sooner than what it saves, and no longer than that.
 
 The queue is sorted by submission + patience x length x sqrt(GPUs): short and small jobs pass others, and no job is
-passed for ever, since the keys of later jobs grow. The first job that does not fit is promised a start: when
-enough GPUs are expected to be free. Others may start as long as they leave it that. A running job is stopped for a
-short one only if in all less is lost than gained (`preemption`), a large one for many small ones together
-(`making_way`), and is promised when it goes on. With `move_every_s` jobs that state their restart also move every
-so often, if that pays (`moves`).
+passed for ever, since the keys of later jobs grow. A job that would end in the tail of the completion times if it
+waited longer goes first, and seconds that jobs lose there count more (`tail`). The first job that does not fit is
+promised a start: when enough GPUs are expected to be free. Others may start as long as they leave it that. A
+running job is stopped for a short one only if in all less is lost than gained (`preemption`), a large one for many
+small ones together (`making_way`), and is promised when it goes on. With `move_every_s` jobs that state their
+restart also move every so often, if that pays (`moves`).
 
 As long as jobs run or wait that can be resized, GPUs are divided among all jobs, if their restarts are short
 (`dividing`): in order of the queue, or by the exact shares of `has-resets`.
@@ -50,6 +51,7 @@ from cranny.policies.cranny.durations import DurationEstimates
 from cranny.policies.cranny.move_search import PeriodicMoves
 from cranny.policies.cranny.moves import MoveRules, actions
 from cranny.policies.cranny.queue_key import queue_key
+from cranny.policies.cranny.tail import CompletionTimes
 
 if TYPE_CHECKING:
     from cranny.policies.cranny.followed import Followed
@@ -77,6 +79,7 @@ class Cranny:
         racks: bool = True,
         wait: bool = True,
         preempt: bool = True,
+        tail: bool = True,
         resize: bool = True,
         shift: bool = True,
         phases: bool = False,
@@ -92,6 +95,7 @@ class Cranny:
         self.wait = yes_or_no(wait, "cranny: wait")
         self.patience = not_negative(patience, "cranny: patience")
         self.preempt = yes_or_no(preempt, "cranny: preempt")
+        self.tail = yes_or_no(tail, "cranny: tail")
         self.margin = not_negative(margin, "cranny: margin")
         self.resize = yes_or_no(resize, "cranny: resize")
         self.shift = yes_or_no(shift, "cranny: shift")
@@ -102,6 +106,7 @@ class Cranny:
         self._moves = PeriodicMoves(every_s) if every_s else None
         self.rules = UNRESTRICTED
         self._durations: DurationEstimates | None = None  # once a job does not say how long it runs
+        self.completion_times = CompletionTimes()
         self._at: Followed | None = None  # what is known of the cluster, from the first view on
         self._decided = False  # anything, since it follows the cluster
         self._memory: WaitMemory | None = None  # of waiting jobs, from the policy that this is a copy of
@@ -126,12 +131,13 @@ class Cranny:
             if self._division is None:
                 self._division = GpuDivision(self.patience)
             self._division.see(job, self.length_s(job))
-        if self._at is not None:
-            if waiting.attained_gpu_s:
-                self._at.requeued(waiting)
-            else:
-                self._at.see(job)
-        return queue_key(job, self.left_s(waiting), self.patience)
+        if self._at is None:
+            return queue_key(job, self.left_s(waiting), self.patience)
+        if waiting.attained_gpu_s:
+            self._at.requeued(waiting)
+        else:
+            self._at.see(job)
+        return self._at.enqueue(waiting)
 
     def length_s(self, job: Job) -> float:
         """Return how long a job is expected to run in all on one machine."""
@@ -164,6 +170,7 @@ class Cranny:
         """Start, stop and move jobs; once there is nothing more to do, shift those that share links."""
         at = self._follow(view, self._durations)
         self._decided = self._decided or at is self._at
+        at.forget_gone(view.waiting)
         if not (view.waiting or len(at.promises) or self._division or self._moves or at.phased):
             return Plan(view.version)  # only waiting jobs could give it anything to do
         plan = self._placed(view, at)
@@ -263,7 +270,7 @@ class Cranny:
                 return None
             placement = found.placement
         for each in stopped:
-            at.stop(each, view.now_s + seconds * at.expected_slowdown(job))
+            at.stop(each, view.now_s + seconds * at.placing.slowdown_alone(job))
         stops = [Stop(each.running.job.id, f"preempted by job {job.id!r}") for each in stopped]
         return Plan(view.version, (*stops, Start(job, placement, waiting.attained_gpu_s)))
 
@@ -361,6 +368,7 @@ class Cranny:
         copied = copy(self)
         # What is set is of its own kind.
         copied._durations = deepcopy(self._durations, memo)  # noqa: SLF001
+        copied.completion_times = deepcopy(self.completion_times, memo)
         copied._division = deepcopy(self._division, memo)  # noqa: SLF001
         copied._moves = copy(self._moves)  # noqa: SLF001
         copied._memory = self._known  # noqa: SLF001
@@ -386,7 +394,7 @@ class Cranny:
             elif self.wait and found.effect.slowdown > 1.0 and (wanted is None or wanted.spread == 1):
                 # It waits for one machine, or else one rack, but in all no longer than what that saves.
                 keep = at.keep_machine if job.gpus <= at.largest else at.keep_rack
-                saved_s = (found.effect.slowdown - at.placing.best_slowdown(job, view)) * seconds
+                saved_s = (found.effect.slowdown - at.placing.best_slowdown(job)) * seconds
                 saved_s += found.effect.others_gpu_s / job.gpus
                 due_s = at.since_s.setdefault(job.id, now_s) + saved_s
                 if due_s > now_s and keep(job, view, due_s):

@@ -160,7 +160,7 @@ def suited_sizes(job: Job, view: Snapshot, placing: "Placing") -> SuitedSizes:
         return SuitedSizes(least, least)
     sizes = {least, most, job.gpus, *(most >> step for step in range(most.bit_length()))}
     times = {
-        size: placing.slowdown_alone(as_trained(job, size), view) / size
+        size: placing.slowdown_alone(as_trained(job, size)) / size
         for size in sorted(sizes)
         if least <= size <= most
     }

@@ -12,14 +12,14 @@ from cranny.core.accounting import Running, attained_gpu_s
 from cranny.core.backfill import DEPTH
 from cranny.core.change_log import Change, ChangePoint
 from cranny.core.constraints import Constraints
-from cranny.core.machine_set import members, within
+from cranny.core.machine_set import members
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.core.traffic import SILENT, isolated
 from cranny.model.arrays import Floats
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
-from cranny.model.placement import Placement
 from cranny.policies._shared.candidates import as_trained
+from cranny.policies.cranny import preemption
 from cranny.policies.cranny.constrained_starts import FirstStart, first_start
 from cranny.policies.cranny.durations import DurationEstimates
 from cranny.policies.cranny.free_gpus import FreeGpus
@@ -27,9 +27,11 @@ from cranny.policies.cranny.link_effects import LinkEffects
 from cranny.policies.cranny.machine_kernel import first_rack_ready, first_ready
 from cranny.policies.cranny.making_way import MadeWay, MakingWay, Queue
 from cranny.policies.cranny.placing import Placing
-from cranny.policies.cranny.preemption import Expected, Stopping, Waiter, in_place_of, in_place_of_many
+from cranny.policies.cranny.preemption import Expected, Stopping, Waiter
 from cranny.policies.cranny.promised_starts import PromisedStart, PromisedStarts
+from cranny.policies.cranny.queue_key import queue_key
 from cranny.policies.cranny.sizes import SizesSeen
+from cranny.policies.cranny.tail import Tail, in_turn
 from cranny.policies.cranny.wait_explanation import WaitMemory
 
 if TYPE_CHECKING:
@@ -52,10 +54,16 @@ class Followed:
         self.since_s: dict[str, float] = {}  # since when a waiting job could have started, by its id
         self.due_s: dict[str, float] = {}  # until when a job need not be tried again if nothing ends
         self._policy = policy
-        self.phased = _phased_links(cluster, policy.drifting) if policy.shift and policy.in_phases else None
-        shared = (self.phased or LinkEffects(cluster)) if policy.contention else None
+        self.tail = Tail(policy.completion_times, self.gpus.total if policy.tail else 0)
+        self.phased: "PhasedLinks | None" = None  # noqa: UP037 - what is imported below
+        if policy.shift and policy.in_phases:
+            from cranny.policies.cranny.shifting import PhasedLinks  # compiles, so it is imported where it is used
+
+            self.phased = PhasedLinks(cluster, self.tail, drifting=policy.drifting)
+        shared = (self.phased or LinkEffects(cluster, self.tail)) if policy.contention else None
         self._links = self.phased or shared  # which are followed
-        self.placing = Placing(self.gpus, shared, rank_map=policy.rank_map, racks=policy.racks, phased=self.phased)
+        options = {"rank_map": policy.rank_map, "racks": policy.racks}
+        self.placing = Placing(self.gpus, shared, self.tail, phased=self.phased, **options)
         if not policy.machines:
             self.gpus.price[:] = 0.0
         self._point: ChangePoint | None = None
@@ -64,6 +72,7 @@ class Followed:
         self._lost_s: dict[str, float] = {}  # what jobs have lost by being stopped
         self._moved: Expected | None = None  # the job that ended last
         self._tried: list[str] = []  # jobs on the links that do not run there
+        self._came_before = False  # whether jobs wait that came before it followed the cluster
         self._now_s = 0.0
 
     def follow(self, view: Snapshot, durations: DurationEstimates | None = None) -> None:
@@ -72,6 +81,7 @@ class Followed:
         changes = view.changes_since(self._point)
         if changes is None:
             changes, self._point = self._differences(view), view.point
+            self._came_before = True
         elif changes:
             self._point = view.point
             if durations is not None:
@@ -109,11 +119,14 @@ class Followed:
             left_s = self._moved.left_after(running.attained_gpu_s)
         elif running.attained_gpu_s:
             left_s = self._policy.left_s(Waiting(submitted, running.attained_gpu_s))
+        else:
+            self.tail.started(submitted, running.started_s - submitted.submit_s, left_s * slowdown)
         end_s = running.started_s + left_s * slowdown + (submitted.restart_s if running.attained_gpu_s else 0.0)
         self.gpus.set(running, end_s)
         if self._links is not None and running.communication is not SILENT:
             self._links.start(running, end_s)
         self._running[job.id] = Expected(running, length_s, end_s, left_s, slowdown)
+        self.tail.dequeue(job.id)
         if self._left_s:
             self._left_s.pop(job.id, None)
         if self.since_s or self.due_s:
@@ -183,8 +196,25 @@ class Followed:
 
     def see(self, job: Job) -> None:
         """Learn from a job that was submitted."""
+        self.tail.came(job)
         if self.sizes.see(job.gpus) and self._policy.holes:
             self.gpus.waste[:] = self.sizes.waste()
+
+    def enqueue(self, waiting: Waiting) -> float:
+        """Note a job that comes to the queue, and return what that is sorted by."""
+        key = self._key(waiting)
+        self.tail.enqueue(waiting.job, self._policy.left_s(waiting), key)
+        return key
+
+    def _key(self, waiting: Waiting) -> float:
+        return queue_key(waiting.job, self._policy.left_s(waiting), self._policy.patience)
+
+    def forget_gone(self, queue: Sequence[Waiting]) -> None:
+        """Forget jobs that were cancelled while they waited."""
+        if max(len(self.since_s), len(self.tail)) > 2 * len(queue) + DEPTH:
+            there = {each.job.id for each in queue}
+            self.since_s = {job_id: since_s for job_id, since_s in self.since_s.items() if job_id in there}
+            self.tail.keep(there)
 
     def to_try(self, view: Snapshot) -> Iterator[Waiting]:
         """Yield the jobs that might start: those that were promised to first, then others in order."""
@@ -196,16 +226,27 @@ class Followed:
                     self.withdraw(promise.job_id)
                 elif promise.start_s <= view.now_s or self._has_room(promise) or self._lost(promise, view):
                     yield waiting_by_id[promise.job_id]
-        if len(self.since_s) > 2 * len(queue) + DEPTH:
-            there = {each.job.id for each in queue}
-            self.since_s = {job_id: since_s for job_id, since_s in self.since_s.items() if job_id in there}
-        now_s, due_s = view.now_s, self.due_s
-        for waiting in self.in_reach(queue, DEPTH):
-            job = waiting.job
-            if self.head is not None and (job.least_gpus or job.gpus) > self.gpus.total:
-                continue  # it does not fit, and is not the first
-            if due_s.get(job.id, -math.inf) <= now_s and job.id not in self.promises:
+        for waiting in in_turn(self.in_reach(queue, DEPTH), self._late(view), self._key):
+            if self._is_to_try(waiting.job, view.now_s):
                 yield waiting
+
+    def _late(self, view: Snapshot) -> list[tuple[float, Waiting]]:
+        """Return jobs that end in the tail if they wait longer, with the times by which they should start."""
+        if self._came_before:
+            for waiting in view.waiting:
+                self.enqueue(waiting)
+            self._came_before = False
+        late = self.tail.overdue(view.now_s, self.placing.slowdown_alone)
+        there = {each.job.id: each for each in view.waiting} if late else {}
+        found = [(by_s, there[job_id]) for by_s, job_id in late if job_id in there]
+        return [each for each in found if self._is_to_try(each[1].job, view.now_s)][:DEPTH]
+
+    def _is_to_try(self, job: Job, now_s: float) -> bool:
+        """Say whether a job might start now that was promised nothing."""
+        if self.head is not None and (job.least_gpus or job.gpus) > self.gpus.total:
+            return False  # it does not fit, and is not the first
+        due = self.due_s.get(job.id, -math.inf) <= now_s
+        return due and job.id not in self.promises and job.id not in self._never
 
     def in_reach(self, queue: Sequence[Waiting], count: int) -> Sequence[Waiting]:
         """Return the first jobs of the queue, without those that could not start if nothing ran."""
@@ -359,39 +400,29 @@ class Followed:
         self.since_s.update(memory.since_s)
         self.head, self.constrained_head = memory.head, memory.constrained_head
 
-    def expected_slowdown(self, job: Job) -> float:
-        """Return how many times longer than on one machine a waiting job is expected to run.
-
-        Where links are not shared in phases that is not known before it is placed, and it counts as 1.
-        """
-        if self.phased is None or job.gpus <= self.largest:
-            return 1.0
-        ranks = np.repeat(self.gpus.by_rack, self.gpus.size[self.gpus.by_rack])[: job.gpus]
-        return self.phased.alone(job, Placement(tuple(ranks.tolist())))
-
     def victims(self, job: Job, seconds: float, view: Snapshot, margin: float, ahead: int) -> list[Expected]:
         """Return running jobs that should be stopped for a while so that a job can run in their place."""
         start_s = self.earliest_s(job, view, ahead)
-        if (
-            job.least_gpus is not None and job.speeds is None
-        ):  # it may also start with fewer workers, but ends later
+        if job.least_gpus is not None and job.speeds is None:  # or it starts with fewer workers, but ends later
             fewer_s = self.earliest_s(as_trained(job, job.least_gpus), view, ahead)
             start_s = min(start_s, fewer_s + (job.gpus / job.least_gpus - 1.0) * seconds)
-        waiter = Waiter(job.gpus, seconds, start_s, seconds * self.expected_slowdown(job))
+        waiter = Waiter(job.gpus, seconds, start_s, seconds * self.placing.slowdown_alone(job))
         rules = self._stopping(view, margin, job.id)
         running = self._running.values()
         constraints = self._required(job.id)
         if constraints is not None:
-            return self._victims_within(waiter, job, view, rules, constraints)
+            return preemption.in_place_within(constraints, waiter, job, running, self.gpus, view, rules)
         if job.gpus > self.largest:
-            return in_place_of_many(waiter, job.gpus - view.available(job).gpus, running, rules)
-        found = in_place_of(waiter, running, self.gpus.free, view.eligible(job) & view.up_machines, rules)
+            return preemption.in_place_of_many(waiter, job.gpus - view.available(job).gpus, running, rules)
+        found = preemption.in_place_of(
+            waiter, running, self.gpus.free, view.eligible(job) & view.up_machines, rules
+        )
         return [] if found is None else [found]
 
     def _stopping(self, view: Snapshot, margin: float, job_id: str = "") -> Stopping:
         """Return what decides which jobs may be stopped, for a job if one is named."""
         promised_s = [each.start_s for each in self.promises.in_order() if each.job_id != job_id]
-        return Stopping(view.now_s, promised_s, self._lost_s, margin, self._policy.rules.may_stop)
+        return Stopping(view.now_s, promised_s, self._lost_s, margin, self._policy.rules.may_stop, self.tail)
 
     def make_way(self, queue: Queue, view: Snapshot, margin: float) -> MadeWay | None:
         """Return a job on several machines that makes way for waiting ones of one machine each, if that pays."""
@@ -410,30 +441,6 @@ class Followed:
         rules = self._stopping(view, margin, head)
         return MakingWay(queue, head, release_s, self.promises, rules).find(large, self.placing, view)
 
-    def _victims_within(
-        self, waiter: Waiter, job: Job, view: Snapshot, rules: Stopping, constraints: Constraints
-    ) -> list[Expected]:
-        """Return jobs to stop on machines that the constraints of a job allow, in one rack if it needs that."""
-        if waiter.start_s == math.inf or constraints.spread > 1:
-            return []  # it could not start if nothing ran, or needs GPUs of several racks at once
-        allowed = view.eligible(job) & view.up_machines & constraints.allowed(view.cluster)
-        running = self._running.values()
-        if job.gpus <= self.largest:
-            found = in_place_of(waiter, running, self.gpus.free, allowed, rules)
-            return [] if found is None else [found]
-        parts = [allowed]
-        if constraints.same_rack == "required":
-            parts = [within(allowed, *span) for span in view.cluster.rack_spans]
-        free = [view.available(job).only(part).gpus for part in parts]
-        for number in sorted(range(len(parts)), key=lambda number: -free[number]):
-            there = [
-                each for each in running if all(parts[number] >> machine & 1 for machine in each.running.held)
-            ]
-            chosen = in_place_of_many(waiter, job.gpus - free[number], there, rules)
-            if chosen:
-                return chosen
-        return []
-
     def stop(self, each: Expected, resumes_s: float) -> None:
         """Note that a job is stopped, and promise it to go on at a certain time where it was."""
         job = each.running.submitted
@@ -441,9 +448,3 @@ class Followed:
         constrained = self._required(job.id) is not None
         machines = tuple(each.running.held) if constrained or each.machine is not None else ()
         self.promises.make(PromisedStart(job.id, job.gpus, resumes_s, machines, constrained))
-
-
-def _phased_links(cluster: Cluster, drifting: bool) -> "PhasedLinks":  # noqa: FBT001 - as the policy says
-    from cranny.policies.cranny.shifting import PhasedLinks  # compiles, so it is imported only where it is used
-
-    return PhasedLinks(cluster, drifting=drifting)

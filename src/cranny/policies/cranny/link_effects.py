@@ -9,6 +9,7 @@ from cranny.core.protocol import SharedSlowdowns, Slowdowns
 from cranny.core.traffic import isolated
 from cranny.model.cluster import Cluster
 from cranny.network.steady.shared_links import SharedLinks
+from cranny.policies.cranny.tail import Tail
 
 NAMED = 3  # jobs that lose most by another one
 
@@ -24,9 +25,11 @@ class Effect(NamedTuple):
 class LinkEffects:
     """Running jobs on their links, kept up to date as they start and end."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, tail: Tail) -> None:
         self._links = SharedLinks(cluster)
-        self._jobs = np.zeros((3, 0))  # by the jobs' numbers among the links: slowdown, GPUs, expected end
+        self._tail = tail
+        # By the jobs' numbers among the links: slowdown, GPUs, expected end, submission.
+        self._jobs = np.zeros((4, 0))
 
     def start(self, running: Running, end_s: float) -> None:
         """Add a job that is expected to end at a certain time."""
@@ -34,7 +37,7 @@ class LinkEffects:
             self._note(self._links.start(running))
             number = self._links.number(running.job.id)
             if number is not None:
-                self._jobs[1:, number] = running.job.gpus, end_s
+                self._jobs[1:, number] = running.job.gpus, end_s, running.submitted.submit_s
 
     def end(self, job_id: str) -> None:
         """Remove a job, if it is here."""
@@ -46,7 +49,7 @@ class LinkEffects:
         if isinstance(changed, SharedSlowdowns) and len(changed.numbers):
             short = int(changed.numbers.max()) + 1 - self._jobs.shape[1]
             if short > 0:
-                self._jobs = np.concatenate([self._jobs, np.zeros((3, short + self._jobs.shape[1]))], axis=1)
+                self._jobs = np.concatenate([self._jobs, np.zeros((4, short + self._jobs.shape[1]))], axis=1)
             self._jobs[0, changed.numbers] = changed.slowdown
 
     def effect(self, running: Running, seconds: float) -> Effect:
@@ -59,10 +62,10 @@ class LinkEffects:
         numbers, slowdown = changed.numbers, changed.slowdown
         if not len(numbers):
             return Effect(own)
-        before, gpus, end_s = self._jobs[:, numbers]
+        before, gpus, end_s, submit_s = self._jobs[:, numbers]
         together_s = np.minimum(np.maximum(end_s - running.started_s, 0.0), seconds * own)
         longer = slowdown / before
-        lost = gpus * together_s * (longer - 1.0)
+        lost = gpus * self._tail.all_counted_s(gpus, end_s - submit_s, together_s * (longer - 1.0))
         most = np.argsort(-lost, kind="stable")[:NAMED]
         return Effect(
             own, float(lost.sum()), tuple([(changed.ids[int(numbers[i])], float(longer[i])) for i in most])

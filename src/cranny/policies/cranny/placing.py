@@ -22,12 +22,14 @@ from cranny.policies._shared.rank_map_in_racks import mapped_in_racks
 from cranny.policies.cranny.free_gpus import FreeGpus, Room
 from cranny.policies.cranny.link_effects import Effect, LinkEffects, alone
 from cranny.policies.cranny.price_explanation import Held, MachineRationale, Price, PriceRationale
+from cranny.policies.cranny.tail import Tail
 
 if TYPE_CHECKING:
     from cranny.policies.cranny.machine_kernel import ClusterArrays, MachineSet
     from cranny.policies.cranny.shifting import PhasedLinks
 
 ON_ONE_MACHINE = Effect(1.0)
+MOST_KNOWN = 4096  # kinds of jobs whose slowdown alone is kept
 ALIKE = 10  # sets of machines at most that are tried where links are shared in phases: as many as CASSINI does
 
 
@@ -52,6 +54,7 @@ class Placing:
         self,
         gpus: FreeGpus,
         links: "LinkEffects | PhasedLinks | None",
+        tail: Tail | None = None,
         *,
         rank_map: bool,
         racks: bool,
@@ -64,6 +67,8 @@ class Placing:
         self._sets_kernel = candidate_sets_kernel
         self._gpus = gpus
         self._links = links
+        self._tail = tail
+        self._slowdowns: dict[tuple[object, ...], float] = {}  # of jobs alone on some machines
         self._phased = phased  # the links, if jobs share them only while they communicate
         self._rank_map = rank_map
         self._racks = racks
@@ -131,28 +136,42 @@ class Placing:
         why = MachineRationale(job, view.cluster, free, seconds, terms)
         return Priced(Placement.made((best,) * gpus, (), None, why), ON_ONE_MACHINE, 0.0, use + holes)
 
-    def best_slowdown(self, job: Job, view: Snapshot) -> float:
+    def best_slowdown(self, job: Job) -> float:
         """Return how much longer than on one machine a job runs alone in one rack; inf if none is so large."""
         if job.gpus < len(self._gpus.waste):
             return 1.0
         for machines in self._gpus.racks:
             if self._gpus.size[machines].sum() >= job.gpus:
-                return self._alone(job, machines, view)
+                return self._alone(job, machines)
         return math.inf
 
-    def slowdown_alone(self, job: Job, view: Snapshot) -> float:
-        """Return how much longer than on one machine a job runs alone, in one rack if one is so large."""
-        found = self.best_slowdown(job, view)
-        return found if math.isfinite(found) else self._alone(job, self._gpus.by_rack, view)
+    def slowdown_alone(self, job: Job) -> float:
+        """Return how much longer than on one machine a job runs alone, in one rack if one is so large.
 
-    def _alone(self, job: Job, machines: Ints, view: Snapshot) -> float:
+        It is 1 for a job that is larger than the cluster: it may still run with fewer workers.
+        """
+        if job.gpus > int(self._gpus.size.sum()):
+            return 1.0
+        found = self.best_slowdown(job)
+        return found if math.isfinite(found) else self._alone(job, self._gpus.by_rack)
+
+    def _alone(self, job: Job, machines: Ints) -> float:
         """Return how much longer than on one machine a job runs alone on the first of some machines."""
+        like = (int(machines[0]), len(machines), job.gpus, job.collective, job.tp, job.pp, job.profile)
+        found = self._slowdowns.get(like)
+        if found is None:
+            if len(self._slowdowns) >= MOST_KNOWN:
+                self._slowdowns.clear()
+            found = self._slowdowns[like] = self._slowdown_on(job, machines)
+        return found
+
+    def _slowdown_on(self, job: Job, machines: Ints) -> float:
         ranks = np.repeat(machines, self._gpus.size[machines])[: job.gpus]
         held = tuple(zip(*[each.tolist() for each in np.unique(ranks, return_counts=True)], strict=True))
-        mapped = self._ranks(job, held, view)
+        mapped = self._ranks(job, held)
         if self._phased is not None:
             return self._phased.alone(job, Placement(mapped, server=_server(job, mapped)))
-        return isolated(job, communication(view.cluster, job, mapped, _server(job, mapped)))
+        return isolated(job, communication(self._gpus.cluster, job, mapped, _server(job, mapped)))
 
     def _sets(
         self, gpus: int, at: "ClusterArrays", now_s: float, seconds: float, same_rack: SameRack | None
@@ -196,7 +215,7 @@ class Placing:
         """Return what a job costs on each of some sets of machines, in all and by terms for the explanation."""
         placements, effects = [], []
         for held in sets:
-            ranks = self._ranks(job, held, view)
+            ranks = self._ranks(job, held)
             placement = view.placement(job, ranks, server=_server(job, ranks))
             running = view.as_tried(job, placement)
             placements.append(placement)
@@ -206,7 +225,10 @@ class Placing:
         for held, placement, effect, terms in zip(
             sets, placements, effects, self._terms(at, sets, view.now_s, longer_s), strict=True
         ):
-            own_gpu_s = (effect.slowdown - 1.0) * seconds * job.gpus
+            own_gpu_s = (effect.slowdown - 1.0) * seconds
+            if self._tail is not None:
+                own_gpu_s = self._tail.counted_s(job.gpus, view.now_s - job.submit_s + seconds, own_gpu_s)
+            own_gpu_s *= job.gpus
             machines_gpu_s, opened, longer, holes = terms
             price = Price(
                 held, own_gpu_s, effect.others_gpu_s, opened, longer, holes, effect.slowdown, effect.slowed
@@ -214,11 +236,11 @@ class Placing:
             options.append((Priced(placement, effect, own_gpu_s, machines_gpu_s), price))
         return options
 
-    def _ranks(self, job: Job, held: Held, view: Snapshot) -> tuple[int, ...]:
+    def _ranks(self, job: Job, held: Held) -> tuple[int, ...]:
         """Return the machine of each rank: those that exchange most share one, or a rack."""
         if not self._rank_map:
             return tuple([machine for machine, gpus in held for _ in range(gpus)])
-        return mapped_in_racks(job, view.cluster, dict(held))
+        return mapped_in_racks(job, self._gpus.cluster, dict(held))
 
     def _terms(
         self, at: "ClusterArrays", sets: Sequence[Held], now_s: float, seconds: Sequence[float]

@@ -10,11 +10,17 @@ length: what others gain is known less well than that.
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from cranny.core.accounting import Running
+from cranny.core.constraints import Constraints
+from cranny.core.machine_set import within
+from cranny.core.snapshot import Snapshot
 from cranny.model.arrays import Ints
+from cranny.model.job import Job
+from cranny.policies.cranny.free_gpus import FreeGpus
+from cranny.policies.cranny.tail import Tail
 
 SHORT_RESTART = 0.15  # of the length of a job: with longer restarts it is not stopped, and GPUs are not divided
 SHORTEST_S = 1.0  # jobs count as at least so long when seconds are compared with their lengths
@@ -68,6 +74,7 @@ class Stopping(NamedTuple):
     lost_s: Mapping[str, float]  # what jobs have lost by being stopped, by their ids
     margin: float  # seconds that must be gained for each that is lost
     may_stop: Callable[[str], bool]  # whether a job allows it, by its id
+    tail: Tail
 
     def loss_s(self, each: Expected, waiter: Waiter) -> float:
         """Return what counts as lost if a job is stopped as long as another one runs; inf if it may not be."""
@@ -75,11 +82,16 @@ class Stopping(NamedTuple):
         return self.counted_s(each, loss_s) if each.end_s - self.now_s > loss_s else math.inf
 
     def counted_s(self, each: Expected, loss_s: float) -> float:
-        """Return as how many seconds a loss counts, more for a job that has lost much; inf if it may not be."""
+        """Return as how many seconds a loss counts: more for a job that has lost much, or takes long in all.
+
+        It is inf if the job may not be stopped.
+        """
         if not self.may_lose(each, loss_s):
             return math.inf
-        lost_s = self.lost_s.get(each.running.submitted.id, 0.0) + loss_s
-        return loss_s * max(1.0, each.slowdowns(lost_s))
+        job = each.running.submitted
+        lost_s = self.lost_s.get(job.id, 0.0) + loss_s
+        counted_s = self.tail.counted_s(each.running.job.gpus, each.end_s - job.submit_s, loss_s)
+        return counted_s * max(1.0, each.slowdowns(lost_s))
 
     def may_lose(self, each: Expected, loss_s: float) -> bool:
         """Say whether a job may be stopped and lose so many seconds.
@@ -155,3 +167,31 @@ def in_place_of_many(waiter: Waiter, missing: int, running: Iterable[Expected], 
             missing -= each.running.job.gpus
             chosen.append(each)
     return chosen if missing <= 0 else []
+
+
+def in_place_within(
+    constraints: Constraints,
+    waiter: Waiter,
+    job: Job,
+    running: Collection[Expected],
+    gpus: FreeGpus,
+    view: Snapshot,
+    rules: Stopping,
+) -> list[Expected]:
+    """Return jobs to stop on machines that the constraints of a job allow, in one rack if it needs that."""
+    if waiter.start_s == math.inf or constraints.spread > 1:
+        return []  # it could not start if nothing ran, or needs GPUs of several racks at once
+    allowed = view.eligible(job) & view.up_machines & constraints.allowed(view.cluster)
+    if job.gpus <= int(gpus.size.max()):
+        found = in_place_of(waiter, running, gpus.free, allowed, rules)
+        return [] if found is None else [found]
+    parts = [allowed]
+    if constraints.same_rack == "required":
+        parts = [within(allowed, *span) for span in view.cluster.rack_spans]
+    free = [view.available(job).only(part).gpus for part in parts]
+    for number in sorted(range(len(parts)), key=lambda number: -free[number]):
+        there = [each for each in running if all(parts[number] >> machine & 1 for machine in each.running.held)]
+        chosen = in_place_of_many(waiter, job.gpus - free[number], there, rules)
+        if chosen:
+            return chosen
+    return []

@@ -33,6 +33,7 @@ from cranny.network.interleave.demand import circles
 from cranny.network.interleave.shifts import shifted
 from cranny.network.phases.link_groups import GroupRuns, LinkJob, LinkJobs
 from cranny.policies.cranny.link_effects import NAMED, Effect
+from cranny.policies.cranny.tail import Tail
 
 MOST_SHIFTED = 12  # jobs of a group; in larger ones none is shifted, since the search would take too long
 FASTER = 1e-6  # of the time: less is no reason for shifts
@@ -46,6 +47,7 @@ class SharingJob(NamedTuple):
 
     on_links: LinkJob
     gpus: int
+    submit_s: float
     started_s: float
     end_s: float  # expected
 
@@ -63,8 +65,9 @@ class Timing(NamedTuple):
 class PhasedLinks:
     """Running jobs on links that they share in phases, kept up to date as they start and end."""
 
-    def __init__(self, cluster: Cluster, *, drifting: bool = False) -> None:
+    def __init__(self, cluster: Cluster, tail: Tail | None = None, *, drifting: bool = False) -> None:
         self._cluster = cluster
+        self._tail = tail
         self._drifting = drifting  # whether jobs that are not shifted come to send at the same time
         self._runs = GroupRuns()
         self._jobs: dict[str, SharingJob] = {}
@@ -125,7 +128,10 @@ class PhasedLinks:
                 other = self._jobs[each]
                 together_s = min(max(other.end_s - running.started_s, 0.0), seconds * own)
                 longer[each] = after[each] / before[each]
-                lost_gpu_s += other.gpus * together_s * (longer[each] - 1.0)
+                lost_s = together_s * (longer[each] - 1.0)
+                if self._tail is not None:
+                    lost_s = self._tail.counted_s(other.gpus, other.end_s - other.submit_s, lost_s)
+                lost_gpu_s += other.gpus * lost_s
         most = sorted(longer, key=lambda each: -longer[each])[:NAMED]
         return Effect(own, lost_gpu_s, tuple([(each, longer[each]) for each in most]))
 
@@ -203,7 +209,7 @@ class PhasedLinks:
         is_shifted = running.shift_s > 0
         since_s = running.shift_s if is_shifted else running.started_s
         on_links = LinkJob(found, since_s, is_shifted, job.profile.iteration_s)
-        return SharingJob(on_links, job.gpus, running.started_s, end_s)
+        return SharingJob(on_links, job.gpus, running.submitted.submit_s, running.started_s, end_s)
 
     def _circles(self, job: Job, placement: Placement) -> dict[int, Circle]:
         """Return the circles of a job on the links that it uses."""
