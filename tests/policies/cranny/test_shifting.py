@@ -1,5 +1,6 @@
 """Shifts of the policy `cranny`: what they gain, and that they never cost anything."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from cranny.model.profile import ModelProfile
 from cranny.network.networks import NETWORKS
 from cranny.network.phases.phases_network import Phases
 from cranny.policies.cranny.shifting import PhasedLinks
+from cranny.policies.cranny.tail import WEIGHT, CompletionTimes, Tail
 from cranny.policy_choice import resolve_policy
 from cranny.run import Result, simulate
 from cranny.sim.record import DONE
@@ -63,6 +65,20 @@ def test_a_job_joins_those_that_it_can_interleave_with() -> None:
     assert in_turn.slowdown == pytest.approx(links.alone(fits, Placement((1, 4))), rel=0.01)
     assert in_turn.others_gpu_s == pytest.approx(0.0, abs=2.0)
     assert not_in_turn.slowdown > 1.05 * links.alone(clashes, Placement((1, 4)))
+
+
+def test_what_a_job_in_the_tail_loses_counts_more() -> None:
+    lost = []
+    for tail_s in (math.inf, 10.0):
+        links = PhasedLinks(PAIRS, Tail(CompletionTimes(tail_s), 100))
+        state = ClusterState(PAIRS)
+        links.start(started(state, Job("a", 2, half_duty(2), "ring"), (0, 2)), 1000.0)
+        clashes = Job("b", 2, half_duty(2).stretched(0.3), "ring")
+        lost.append(
+            links.effect(state.snapshot(0.0, ()).as_running(clashes, Placement((1, 4))), 100.0).others_gpu_s
+        )
+    assert lost[0] > 1.0
+    assert lost[1] == pytest.approx(WEIGHT * lost[0])
 
 
 # -- never worse ------------------------------------------------------------------------------------------

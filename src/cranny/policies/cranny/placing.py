@@ -73,6 +73,7 @@ class Placing:
         self._rank_map = rank_map
         self._racks = racks
         cluster = gpus.cluster
+        self._rack_gpus: list[int] = [int(gpus.size[machines].sum()) for machines in gpus.racks]
         self.room = Room(len(cluster.machines), len(cluster.rack_nodes), int(gpus.size.max()))
 
     def best(
@@ -140,8 +141,8 @@ class Placing:
         """Return how much longer than on one machine a job runs alone in one rack; inf if none is so large."""
         if job.gpus < len(self._gpus.waste):
             return 1.0
-        for machines in self._gpus.racks:
-            if self._gpus.size[machines].sum() >= job.gpus:
+        for machines, gpus in zip(self._gpus.racks, self._rack_gpus, strict=True):
+            if gpus >= job.gpus:
                 return self._alone(job, machines)
         return math.inf
 
@@ -150,7 +151,7 @@ class Placing:
 
         It is 1 for a job that is larger than the cluster: it may still run with fewer workers.
         """
-        if job.gpus > int(self._gpus.size.sum()):
+        if job.gpus > sum(self._rack_gpus):
             return 1.0
         found = self.best_slowdown(job)
         return found if math.isfinite(found) else self._alone(job, self._gpus.by_rack)
