@@ -22,7 +22,7 @@ from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Start
 from cranny.policies.cranny import Cranny
-from cranny.policies.cranny.tail import EVERY, HALVED, PARTS, WEIGHT, CompletionTimes, Tail, TimesSeen, in_turn
+from cranny.policies.cranny.tail import EVERY, HALVED, PARTS, WEIGHT, CompletionTimes, Tail, TimesSeen, late_first
 from cranny.run import simulate
 from cranny.service.engines import JointByPriority
 from cranny.traces.generate import generate_trace
@@ -139,7 +139,7 @@ def test_no_job_is_passed_by_a_late_one_after_its_key_nor_by_one_of_lower_priori
     late = [
         (by_s, found[int(job_id.removeprefix("job-"))]) for by_s, job_id in tail.overdue(math.inf, lambda _: 1.0)
     ]
-    order = list(dict.fromkeys(in_turn(queue, late, lambda each: keys[each.job.id])))
+    order = list(dict.fromkeys(late_first(queue, late, lambda each: keys[each.job.id])))
     assert sorted(order, key=queue.index) == queue  # each of them once
     by_s = {each.job.id: start_by_s for start_by_s, each in late}
     for place, each in enumerate(order):
@@ -244,6 +244,15 @@ def test_jobs_of_others_teach_nothing_and_neither_does_a_what_if() -> None:
     trial.plan(state.snapshot(3.0, [Waiting(Job("tried", 1, submit_s=3.0, duration_s=50.0))]))
     policy.follow(state.snapshot(4.0))
     assert policy.completion_times._new == [100.0, 100.0, 100.0, 100.0]
+
+
+def test_a_job_that_comes_to_the_queue_twice_is_late_once() -> None:
+    tail, job = with_tail(1000.0), Job("twice", 1)
+    tail.enqueue(job, 900.0, 5000.0)
+    tail.enqueue(job, 800.0, 5000.0)  # before anything was asked
+    assert tail.overdue(math.inf, lambda _: 1.0) == [(200.0, "twice")]
+    tail.dequeue("twice")
+    assert not tail.overdue(math.inf, lambda _: 1.0)
 
 
 def test_cancelled_jobs_are_forgotten() -> None:

@@ -31,7 +31,7 @@ from cranny.policies.cranny.preemption import Expected, Stopping, Waiter
 from cranny.policies.cranny.promised_starts import PromisedStart, PromisedStarts
 from cranny.policies.cranny.queue_key import queue_key
 from cranny.policies.cranny.sizes import SizesSeen
-from cranny.policies.cranny.tail import Tail, in_turn
+from cranny.policies.cranny.tail import Tail, late_first
 from cranny.policies.cranny.wait_explanation import WaitMemory
 
 if TYPE_CHECKING:
@@ -202,8 +202,9 @@ class Followed:
 
     def enqueue(self, waiting: Waiting) -> float:
         """Note a job that comes to the queue, and return what that is sorted by."""
-        key = self._key(waiting)
-        self.tail.enqueue(waiting.job, self._policy.left_s(waiting), key)
+        left_s = self._policy.left_s(waiting)
+        key = queue_key(waiting.job, left_s, self._policy.patience)
+        self.tail.enqueue(waiting.job, left_s, key)
         return key
 
     def _key(self, waiting: Waiting) -> float:
@@ -218,15 +219,14 @@ class Followed:
 
     def to_try(self, view: Snapshot) -> Iterator[Waiting]:
         """Yield the jobs that might start: those that were promised to first, then others in order."""
-        queue = view.waiting
         if len(self.promises):
-            waiting_by_id = {each.job.id: each for each in queue}
+            waiting_by_id = {each.job.id: each for each in view.waiting}
             for promise in self.promises.in_order():
                 if promise.job_id not in waiting_by_id:
                     self.withdraw(promise.job_id)
                 elif promise.start_s <= view.now_s or self._has_room(promise) or self._lost(promise, view):
                     yield waiting_by_id[promise.job_id]
-        for waiting in in_turn(self.in_reach(queue, DEPTH), self._late(view), self._key):
+        for waiting in late_first(self.in_reach(view.waiting, DEPTH), self._late(view), self._key):
             if self._is_to_try(waiting.job, view.now_s):
                 yield waiting
 
@@ -245,8 +245,8 @@ class Followed:
         """Say whether a job might start now that was promised nothing."""
         if self.head is not None and (job.least_gpus or job.gpus) > self.gpus.total:
             return False  # it does not fit, and is not the first
-        due = self.due_s.get(job.id, -math.inf) <= now_s
-        return due and job.id not in self.promises and job.id not in self._never
+        known = job.id in self.promises or job.id in self._never
+        return not known and self.due_s.get(job.id, -math.inf) <= now_s
 
     def in_reach(self, queue: Sequence[Waiting], count: int) -> Sequence[Waiting]:
         """Return the first jobs of the queue, without those that could not start if nothing ran."""

@@ -226,10 +226,10 @@ class Placing:
         for held, placement, effect, terms in zip(
             sets, placements, effects, self._terms(at, sets, view.now_s, longer_s), strict=True
         ):
-            own_gpu_s = (effect.slowdown - 1.0) * seconds
+            own_s = (effect.slowdown - 1.0) * seconds
             if self._tail is not None:
-                own_gpu_s = self._tail.counted_s(job.gpus, view.now_s - job.submit_s + seconds, own_gpu_s)
-            own_gpu_s *= job.gpus
+                own_s = self._tail.counted_s(job.gpus, view.now_s - job.submit_s + seconds, own_s)
+            own_gpu_s = own_s * job.gpus
             machines_gpu_s, opened, longer, holes = terms
             price = Price(
                 held, own_gpu_s, effect.others_gpu_s, opened, longer, holes, effect.slowdown, effect.slowed

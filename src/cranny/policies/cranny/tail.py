@@ -103,7 +103,8 @@ class Tail:
         self._times = times
         self._most_gpus = int(MOST_GPUS * gpus)
         self._waiting: set[str] = set()  # jobs that came to the queue, by their ids
-        self._new: list[tuple[Job, float, float]] = []  # of these, with what is left of them, and their keys
+        # Those that came since `overdue` was asked, with what is left of them and their keys, by their ids.
+        self._new: dict[str, tuple[Job, float, float]] = {}
         # When those should start that would end in the tail otherwise, in order, with numbers and ids; by the ids.
         self._order: list[tuple[float, int, str]] = []
         self._start_by: dict[str, tuple[float, int, str]] = {}
@@ -139,7 +140,7 @@ class Tail:
         """Note a job that comes to the queue and would run so long on one machine."""
         self.dequeue(job.id)
         self._waiting.add(job.id)
-        self._new.append((job, left_s, key))
+        self._new[job.id] = job, left_s, key
 
     def started(self, job: Job, waited_s: float, run_s: float) -> None:
         """Learn from the first start of a job, unless it is one of others."""
@@ -149,6 +150,8 @@ class Tail:
     def dequeue(self, job_id: str) -> None:
         """Forget a job that no longer waits."""
         self._waiting.discard(job_id)
+        if self._new:
+            self._new.pop(job_id, None)
         if self._start_by:
             found = self._start_by.pop(job_id, None)
             if found is not None:
@@ -158,16 +161,15 @@ class Tail:
         """Forget all but some jobs."""
         for job_id in self._waiting - job_ids:
             self.dequeue(job_id)
-        self._new = [each for each in self._new if each[0].id in job_ids]
 
     def overdue(self, now_s: float, slowdown: Callable[[Job], float]) -> list[tuple[float, str]]:
         """Return when jobs should have started before now so as not to end in the tail, in order, with their ids.
 
         `slowdown` says how much longer jobs run than on one machine.
         """
-        for job, left_s, key in self._new:
+        for job, left_s, key in self._new.values():
             begins_s = self.begins_s(job.gpus)
-            if begins_s < math.inf and job.id in self._waiting:
+            if begins_s < math.inf:
                 start_by_s = job.submit_s + max(0.0, begins_s - left_s * slowdown(job))
                 if start_by_s < key:  # otherwise its turn comes anyway
                     self._number += 1
@@ -178,7 +180,7 @@ class Tail:
         return [(start_by_s, job_id) for start_by_s, _, job_id in self._order[:past]]
 
 
-def in_turn(
+def late_first(
     queue: Iterable[Waiting], late: Sequence[tuple[float, Waiting]], key: Callable[[Waiting], float]
 ) -> Iterator[Waiting]:
     """Yield the jobs of a queue, and some of them earlier: those that should have started by some times.
