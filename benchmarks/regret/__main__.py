@@ -12,6 +12,7 @@ from pathlib import Path
 from benchmarks.measure import judged_policy
 from benchmarks.regret import judgement, tables
 from benchmarks.regret.ablation import other_settings, switched_off
+from benchmarks.regret.named_best import NamedBest, named_best, replay_best
 from benchmarks.regret.page import fill, paragraphs
 from benchmarks.regret.replays import (
     PARTS,
@@ -47,9 +48,10 @@ def main(words: Sequence[str] | None = None) -> None:
         chosen: list[Contender] | None = [own, *forms.values()]
     else:
         chosen = None if asked.policies is None else _contenders([*asked.policies.split(","), own.label])
+    named = named_best(asked.best_of) if asked.best_of else None  # before the page is filled in anew
     found: Found = {}
     for world in worlds:
-        found |= _replay(asked, world, own, chosen)
+        found |= _replay(asked, world, own, chosen, named)
         if asked.page:  # an interrupted run leaves what is known of whole worlds
             rows = judgement.rows(found)
             _fill(asked, own, rows, _sheets(asked, rows, own, forms))
@@ -69,7 +71,13 @@ def main(words: Sequence[str] | None = None) -> None:
         asked.json.write_text(json.dumps(_facts(rows, found), indent=1) + "\n", encoding="utf-8")
 
 
-def _replay(asked: argparse.Namespace, world: World, own: Contender, chosen: Sequence[Contender] | None) -> Found:
+def _replay(
+    asked: argparse.Namespace,
+    world: World,
+    own: Contender,
+    chosen: Sequence[Contender] | None,
+    named: NamedBest | None,
+) -> Found:
     """Replay what is asked for of a world and not known; the judged policy anew."""
     count, parts = 1 if asked.quick else asked.seeds, [TUNED] if asked.tuned else PARTS
     traces = _traces(asked)
@@ -83,7 +91,9 @@ def _replay(asked: argparse.Namespace, world: World, own: Contender, chosen: Seq
         with progress(f"replaying {world.key}", len(cells)) as tick:
             return replay_all(cells, traces, asked.out, processes=asked.processes, anew=anew, progress=tick)
 
-    if chosen is None and not asked.unscreened:
+    if named is not None:
+        found = replay_best(world, count, own, named, replayed, parts)
+    elif chosen is None and not asked.unscreened:
         found = replay_world(world, count, own, replayed, parts)
     else:
         found = replayed(plan([world], chosen, count, parts))
@@ -100,7 +110,9 @@ def _fill(
     bounded: Sequence[TextTable] = (),
 ) -> None:
     """Write tables into the page that is asked for."""
-    command = f"`python -m benchmarks.regret --judge {own.label} --seeds {1 if asked.quick else asked.seeds}`"
+    against = f" --best-of {asked.best_of.name}" if asked.best_of else ""
+    seeds = 1 if asked.quick else asked.seeds
+    command = f"`python -m benchmarks.regret --judge {own.label} --seeds {seeds}{against}`"
     told = f"{command}: " + "; ".join(_verdicts(rows, own)) + ".\n"
     parts = {
         "worlds": paragraphs(tables.worlds_tables(list(WORLDS.values()))),
@@ -112,10 +124,14 @@ def _fill(
 
 
 def _verdicts(rows: Sequence[judgement.Row], own: Contender) -> list[str]:
-    """Say which limits are held."""
-    return [
+    """Say which limits are held, and how many cells are above that of the worst."""
+    limits = [
         f"{budget.name} {budget.value:.3f}, at most {budget.limit:g}: {verdict}"
         for budget, verdict in tables.verdicts(rows, own)
+    ]
+    return limits + [
+        f"{found.above} of {found.cells} {part} cells above {judgement.WORST}, {found.surely_above} beyond doubt"
+        for part, found in tables.scores(rows, own).items()
     ]
 
 
@@ -141,6 +157,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("--generated", action="store_true", help="no real logs")
     add("--reuse", action="store_true", help="take what is known of the judged policy, too")
     add("--known", action="store_true", help="replay nothing: report the seeds that are known in whole")
+    add("--best-of", type=Path, help="page; replay only those that it names as the best other policies")
     add("--unscreened", action="store_true", help="all policies with all seeds, also those far behind")
     add("--ablations", action="store_true", help="switch off each term of the judged policy")
     add("--settings", action="store_true", help="also replay the judged policy with other settings, for --bounds")
@@ -188,7 +205,8 @@ def _sheets(
         tables.cells_table(rows, own),
         *([tables.cells_table(rows, own, rivals=True)] if asked.rivals else []),
         tables.headlines_table(rows, own),
-        tables.scores_table(rows, everyone),
+        # Those that a page names are not compared with each other: they are replayed only where they are the best.
+        tables.scores_table(rows, [own] if asked.best_of else everyone),
     ]
 
 

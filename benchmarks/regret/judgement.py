@@ -154,6 +154,8 @@ class Score(NamedTuple):
     cells: int
     ahead: int  # lower than all others
     beyond_doubt: int  # of these, with the whole interval
+    above: int  # the limit of the worst cell
+    surely_above: int  # of these, with the whole interval
 
 
 def score(cells: Sequence[Ratio]) -> Score | None:
@@ -166,6 +168,8 @@ def score(cells: Sequence[Ratio]) -> Score | None:
         len(cells),
         sum(cell.value < LEVEL for cell in cells),
         sum(cell.ahead for cell in cells),
+        sum(cell.value > WORST for cell in cells),
+        sum(cell.low is not None and cell.low > WORST for cell in cells),
     )
 
 

@@ -9,6 +9,7 @@ import pytest
 from benchmarks.regret import __main__ as command
 from benchmarks.regret import ablation, judgement, tables
 from benchmarks.regret.log_world import failures
+from benchmarks.regret.named_best import TITLE, named_best
 from benchmarks.regret.replays import (
     HELD_OUT,
     PARTS,
@@ -26,9 +27,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cranny.analysis.sweep.cell import CellOutcome
+from cranny.model.errors import InputError
 from cranny.model.event import MachineFailed, MachineRepaired
 from cranny.model.job import Job
 from cranny.policies import TABLE
+from cranny.report.table import MISSING
 
 ITP = WORLDS["titan-ring-itp"]
 A, B, C = Contender("best-fit"), Contender("titan"), Contender("netpack")
@@ -258,10 +261,53 @@ def test_the_command_prints_every_cell_and_whether_limits_are_held(
     assert "rack_plans" in capsys.readouterr().out
 
 
+def test_cells_are_above_the_limit_beyond_doubt_if_their_whole_interval_is() -> None:
+    for values, counts in (([2.0, 2.1], (4, 4)), ([1.0, 2.0], (4, 0)), ([1.02, 1.021], (0, 0))):
+        found = judgement.score(judgement.judge(row({A: [1.0, 1.0], B: values}), B))
+        assert found is not None
+        assert (found.above, found.surely_above) == counts
+
+
+def test_only_the_policies_that_a_page_names_as_the_best_are_replayed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worlds = {"titan-ring-itp": replace(ITP, jobs=20), "cassini-poisson": WORLDS["cassini-poisson"]}
+    monkeypatch.setattr(command, "WORLDS", worlds)
+    page = tmp_path / "page.md"
+    page.write_text("<!-- worlds --><!-- end of worlds -->\n<!-- results --><!-- end of results -->\n")
+    words = ["--generated", "--out", str(tmp_path), "--seeds", "1", "--judge", "random"]
+    with pytest.raises(InputError, match="no table"):
+        command.main([*words, "--best-of", str(page)])
+    command.main([*words, "--worlds", "titan", "--policies", "best-fit,hived", "--rivals", "--page", str(page)])
+    named = named_best(page)
+    assert set(named) == {("titan-ring-itp", part) for part in PARTS}
+    best = {each.label for found in named.values() for each in found}
+    assert best <= {"best-fit", "hived"}
+    facts = tmp_path / "facts.json"
+    words += ["--best-of", str(page), "--rivals", "--page", str(page)]  # the page that is read is filled in anew
+    command.main([*words, "--json", str(facts)])
+    assert named_best(page) == named
+    replays = json.loads(facts.read_text())["replays"]
+    assert {replay["policy"] for replay in replays} == {"random", "titan", *best}  # titan's is the world's paper
+    assert {replay["world"] for replay in replays} == {"titan-ring-itp"}  # it names none in other worlds
+    assert "4 tuned cells above 1.03, 0 beyond doubt" in capsys.readouterr().out
+
+
+def test_policies_are_read_from_what_only_some_worlds_judge_too(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    head = "| world | seeds | JCT | also judged here |\n| --- | --- | ---: | ---: |\n"
+    line = f"| cassini-poisson | 10 tuned | {MISSING} | iteration titan+cassini, p99 iteration hived@srtf |\n"
+    page.write_text(f"{TITLE}\n\n{head}{line}\nafter\n")
+    assert named_best(page) == {
+        ("cassini-poisson", TUNED): [Contender("titan+cassini"), Contender("hived", "srtf")]
+    }
+
+
 def test_budgets_are_worst_and_mean() -> None:
     cells = judgement.judge(row({A: [2.0], B: [4.0]}), B)
     found = judgement.score(cells)
     assert found is not None
     assert (found.worst.value, found.mean, found.cells, found.ahead) == (2.0, 2.0, 4, 0)
+    assert (found.above, found.surely_above) == (4, 0)  # one seed has no interval
     assert [budget.ok for budget in judgement.budgets(TUNED, found)] == [False, False]
     assert judgement.score([]) is None
