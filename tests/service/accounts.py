@@ -1,5 +1,6 @@
 """Accounts of this system for tests, and a service that runs jobs under them. Only root can make them."""
 
+import itertools
 import json
 import os
 import pwd
@@ -18,6 +19,7 @@ import httpx
 
 ROOT = Path(__file__).parents[2]
 STARTED_S = 120.0
+NUMBERS = itertools.count()  # of accounts that this process has made
 PLAIN = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # for requests without TLS: certificates take long to load
 
 
@@ -31,8 +33,9 @@ class Accounts(NamedTuple):
 
 @contextmanager
 def accounts() -> Iterator[Accounts]:
-    """Make accounts that no other test process has, and remove them afterwards."""
-    made = Accounts(*(f"crt{os.getpid()}{letter}" for letter in "abs"))
+    """Make accounts that no other tests have, and remove them afterwards, whatever still runs there."""
+    number = next(NUMBERS)
+    made = Accounts(*(f"crt{os.getpid()}{letter}{number}" for letter in "abs"))
     try:
         for name in made:
             subprocess.run(["useradd", "--create-home", name], check=True, capture_output=True)
@@ -40,7 +43,7 @@ def accounts() -> Iterator[Accounts]:
         yield made
     finally:
         for name in made:
-            subprocess.run(["userdel", "--remove", name], check=False, capture_output=True)
+            subprocess.run(["userdel", "--force", "--remove", name], check=False, capture_output=True)
 
 
 @contextmanager
