@@ -155,6 +155,9 @@ def test_a_waiting_job_says_what_it_was_promised() -> None:
     assert told("a", kept, since_s={"a": 900.0}, due_s={"a": 1900.0}) == (
         "waits for rack0-machine2, with room expected at 1,500 s: on one machine it takes 1,000 s less"
     )
+    for machines, where in (((3, 4), "in one rack"), ((2, 4), "on fewer machines")):
+        waits = told("a", kept._replace(machines=machines), since_s={"a": 900.0}, due_s={"a": 1900.0})
+        assert waits.endswith(f"{where} it takes 1,000 s less")
     assert told("a", kept, stopped=frozenset({"a"})) == (
         "was stopped for another job, and is promised a start at 1,500 s at the latest"
     )

@@ -414,11 +414,13 @@ def test_who_is_stopped_and_who_runs_instead_are_told_so(start: Start, monkeypat
     long = running.submit(gpus=4, duration_s=50_000, movable=True)
     now[0] = 2_000.0
     short = running.submit(gpus=4, duration_s=60)
-    assert why(running, long).reason == (
-        "needs 4 GPUs, 0 free; was stopped for another job, and is promised a start in 60 s at the latest"
+    told = why(running, long)
+    assert told.reason == (
+        "needs 4 GPUs, 0 free; was stopped for another job, and is promised a start in 55.5 h at the latest"
     )
+    assert told.predicted_start_s == pytest.approx(2_060.0)
     placed = explain_placement(running.service.scheduler.find(short))
-    assert placed.evidence[-1] == f"{PLACED}in place of {long}, which goes on when this one has ended"
+    assert placed.evidence[-1] == f"{PLACED}in place of {long}, which goes on later"
     assert not any("None" in line for line in placed.evidence)
 
 

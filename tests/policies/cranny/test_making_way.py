@@ -42,7 +42,7 @@ def test_a_large_job_makes_way_for_all_that_wait() -> None:
     assert stopped(done) == ["large"]
     assert sorted(each.job_id for each in done if isinstance(each, Start)) == [f"small-{i}" for i in range(4)]
     assert "promised" in engine.why_wait("large", NOW_S)
-    # It goes on when the small ones have ended, as was promised.
+    # It goes on when the small ones have ended.
     for number in range(4):
         done = list(engine.finish(f"small-{number}", NOW_S + 600.0))
     assert [each.job_id for each in done if isinstance(each, Start)] == ["large"]
@@ -52,8 +52,16 @@ def test_it_does_not_if_they_gain_less_than_it_loses() -> None:
     assert not stopped(come(1, Cranny(), duration_s=9500.0)[1])
 
 
-def test_it_does_not_lose_more_than_it_runs_in_all() -> None:
-    assert not stopped(come(16, Cranny(), duration_s=10_500.0)[1])
+def test_those_that_come_later_start_as_well_while_it_waits() -> None:
+    engine, _ = come(4, Cranny())
+    later = [Job(f"later-{number}", 1, submit_s=NOW_S + 10.0, duration_s=900.0) for number in range(12)]
+    done = engine.handle_all([Submitted(job) for job in later], NOW_S + 10.0)
+    assert len([each for each in done if isinstance(each, Start)]) == 12
+
+
+def test_it_does_not_lose_more_than_four_times_as_long_as_it_runs() -> None:
+    assert stopped(come(16, Cranny(margin=0.0), duration_s=10_500.0)[1])
+    assert not stopped(come(16, Cranny(margin=0.0), duration_s=40_500.0)[1])
 
 
 def test_it_does_not_if_its_restart_is_long() -> None:

@@ -52,11 +52,11 @@ class Watched(Replay):
 
 
 @st.composite
-def jobs(draw: st.DrawFn) -> list[Job]:
+def jobs(draw: st.DrawFn, most: int = 14) -> list[Job]:
     """Jobs of all sizes that fit the cluster, many of them at once."""
     came: list[Job] = []
     now_s = 0.0
-    for number in range(draw(st.integers(3, 14))):
+    for number in range(draw(st.integers(3, most))):
         now_s += draw(st.sampled_from([0.0, 0.0, 5.0, 120.0, 2000.0]))
         came.append(
             Job(

@@ -10,15 +10,15 @@ This policy adds them up. A job that runs for `seconds` on one machine costs on 
     holes     GPUs left over that jobs of the sizes seen lately could not use x seconds
 
 and goes where the sum is least; equal sums are decided by what leaves the largest later job most room. It waits
-for one machine, or one rack, if that is expected sooner than what it saves, and no longer than that.
+for one machine, one rack or whole machines, if that is expected sooner than what it saves, and no longer.
 
 The queue is sorted by submission + patience x length x sqrt(GPUs): short and small jobs pass others, and no job is
 passed for ever, since the keys of later jobs grow. A job that would end in the tail of the completion times if it
 waited longer goes first, and seconds that jobs lose there count more (`tail`). The first job that does not fit is
 promised a start: when enough GPUs are expected to be free. Others may start as long as they leave it that. A
 running job is stopped for a short one only if in all less is lost than gained (`preemption`), a large one for many
-small ones together (`making_way`), and is promised when it goes on. With `move_every_s` jobs that state their
-restart also move every so often, if that pays (`moves`).
+small ones together (`making_way`), and is promised when it goes on at the latest (`stops`). With `move_every_s`
+jobs that state their restart also move every so often, if that pays (`moves`).
 
 As long as jobs run or wait that can be resized, GPUs are divided among all jobs, if their restarts are short
 (`dividing`): in order of the queue, or by the exact shares of `has-resets`.
@@ -30,7 +30,7 @@ and no weight is fitted to one trace.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy, deepcopy
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 PATIENCE = 10.0  # lengths of a job, times the root of its GPUs, for which later jobs may pass it
 TRIED = 8  # jobs at the front of the queue for which others may be stopped
 FEWER = 2.0  # seconds that a job need not wait, for each that it runs longer with fewer workers
-MARGIN = 1.0  # seconds that must be gained for each that is lost by stopping a job
+MARGIN = 0.7  # seconds that must be gained for each that is lost by stopping a job
 
 
 class Cranny:
@@ -190,10 +190,9 @@ class Cranny:
             plan = self._make_way(view, at)
             if plan is not None:
                 return plan
-            ahead = 0
-            for waiting in at.in_reach(view.waiting, TRIED):
-                plan = self._preempt(waiting, view, at, ahead)
-                ahead += waiting.job.gpus
+            queue = at.in_reach(view.waiting, TRIED)
+            for place, waiting in enumerate(queue):
+                plan = self._preempt(waiting, view, at, queue[:place])
                 if plan is not None:
                     return plan
         if self._moves is not None:  # only of jobs that state what a restart costs them
@@ -238,15 +237,15 @@ class Cranny:
             and self.rules.constraints_of(each.job.id) is None
         ]
         queue = [each for each in queue if view.eligible(each[0].job) == view.eligible(queue[0][0].job)]
-        found = at.make_way(queue, view, self.margin) if queue else None
+        found = at.stops.make_way(queue, at.head, at.placing, view) if queue else None
         if found is None:
             return None
-        at.stop(found.stopped, found.resumes_s)
+        at.stops.stop([found.stopped], {start.job.id for start in found.starts}, view)
         stop = Stop(found.stopped.running.job.id, f"made way for {counted(len(found.starts), 'smaller job')}")
         return Plan(view.version, (stop, *found.starts))
 
-    def _preempt(self, waiting: Waiting, view: Snapshot, at: "Followed", ahead: int) -> Plan | None:
-        """Stop running jobs for a waiting one, if that pays."""
+    def _preempt(self, waiting: Waiting, view: Snapshot, at: "Followed", ahead: Sequence[Waiting]) -> Plan | None:
+        """Stop running jobs for a waiting one, if that pays; those `ahead` of it go first."""
         job = waiting.job
         wanted = self.rules.constraints_of(job.id)
         if job.resources is not None or (wanted is not None and wanted.per_machine is not None):
@@ -255,31 +254,32 @@ class Cranny:
         if free and (wanted is None or lacks_room(job, view, wanted) is None):
             return None  # it waits for something else
         seconds = self.left_s(waiting)
-        stopped = at.victims(job, seconds, view, self.margin, ahead)
+        waiter = at.waiter(job, seconds, view, ahead)
+        stopped = at.stops.in_place_of(waiter, view)
         if not stopped:
             return None
         if stopped[0].machine is not None and job.gpus <= at.largest:
-            note = f"in place of {stopped[0].running.job.id}, which goes on when this one has ended"
+            note = f"in place of {stopped[0].running.job.id}, which goes on later"
             placement = view.placement(job, (stopped[0].machine,) * job.gpus, note=note)
         else:
-            trial = view
-            for each in stopped:
-                trial = trial.without(each.running.job.id)
-            found = at.placing.best(job, trial, seconds, constraints=wanted)
+            found = at.placed_without(stopped, job, seconds, view, wanted)
             if found is None:
                 return None
+            waiter = waiter.running_for(seconds * found.effect.slowdown)
             placement = found.placement
-        for each in stopped:
-            at.stop(each, view.now_s + seconds * at.placing.slowdown_alone(job))
+        if not at.stops.pay(waiter, stopped, view):
+            return None
+        at.stops.stop(stopped, {job.id}, view)
         stops = [Stop(each.running.job.id, f"preempted by job {job.id!r}") for each in stopped]
         return Plan(view.version, (*stops, Start(job, placement, waiting.attained_gpu_s)))
 
     def next_s(self, view: Snapshot) -> float:
-        """Return when the first job that waits for a better place gives up, or moves are due."""
+        """Return when a job gives up to wait for a better place, a stopped one must go on, or moves are due."""
         moves_s = self._moves.next_s(view.now_s) if self._moves else math.inf
-        if self._at is None or not self._at.due_s:
+        if self._at is None:
             return moves_s
-        return min([moves_s, *(due_s for due_s in self._at.due_s.values() if due_s > view.now_s)])
+        times_s = [*self._at.due_s.values(), *self._at.latest_s()]
+        return min([moves_s, *(each for each in times_s if each > view.now_s)])
 
     @property
     def at_rest(self) -> bool:
@@ -378,7 +378,7 @@ class Cranny:
     def _start(self, waiting: Waiting, view: Snapshot, at: "Followed") -> "Priced | None":
         """Return where a job starts now; None if it must or should wait, and then note until when."""
         job, now_s = waiting.job, view.now_s
-        promised = at.promises.must_keep(job.id)
+        promised = at.promises.is_due(job.id, now_s)
         seconds = self.left_s(waiting)
         found = None
         if promised or at.promises.allow(job.id, job.gpus, now_s, now_s + seconds):
@@ -392,9 +392,9 @@ class Cranny:
             elif len(found.placement.machines) < job.gpus:
                 return found
             elif self.wait and found.effect.slowdown > 1.0 and (wanted is None or wanted.spread == 1):
-                # It waits for one machine, or else one rack, but in all no longer than what that saves.
+                # It waits for one machine, one rack, or whole machines, but in all no longer than what that saves.
                 keep = at.keep_machine if job.gpus <= at.largest else at.keep_rack
-                saved_s = (found.effect.slowdown - at.placing.best_slowdown(job)) * seconds
+                saved_s = (found.effect.slowdown - at.placing.slowdown_alone(job)) * seconds
                 saved_s += found.effect.others_gpu_s / job.gpus
                 due_s = at.since_s.setdefault(job.id, now_s) + saved_s
                 if due_s > now_s and keep(job, view, due_s):
@@ -425,7 +425,7 @@ class Cranny:
         if found is None:
             return None
         end_s = now_s + longer_s * found.effect.slowdown
-        allowed = at.promises.must_keep(job.id) or at.promises.allow(job.id, workers, now_s, end_s)
+        allowed = at.promises.is_due(job.id, now_s) or at.promises.allow(job.id, workers, now_s, end_s)
         return found if allowed else None
 
     def _follow(self, view: Snapshot, durations: DurationEstimates | None = None) -> "Followed":

@@ -19,23 +19,24 @@ from cranny.model.arrays import Floats
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.policies._shared.candidates import as_trained
-from cranny.policies.cranny import preemption
+from cranny.policies._shared.resize import without_jobs
 from cranny.policies.cranny.constrained_starts import FirstStart, first_start
 from cranny.policies.cranny.durations import DurationEstimates
 from cranny.policies.cranny.free_gpus import FreeGpus
 from cranny.policies.cranny.link_effects import LinkEffects
 from cranny.policies.cranny.machine_kernel import first_rack_ready, first_ready
-from cranny.policies.cranny.making_way import MadeWay, MakingWay, Queue
 from cranny.policies.cranny.placing import Placing
-from cranny.policies.cranny.preemption import Expected, Stopping, Waiter
+from cranny.policies.cranny.preemption import Expected, Waiter, start_in_turn_s
 from cranny.policies.cranny.promised_starts import PromisedStart, PromisedStarts
 from cranny.policies.cranny.queue_key import queue_key
 from cranny.policies.cranny.sizes import SizesSeen
+from cranny.policies.cranny.stops import Stops
 from cranny.policies.cranny.tail import Tail, late_first
 from cranny.policies.cranny.wait_explanation import WaitMemory
 
 if TYPE_CHECKING:
     from cranny.policies.cranny import Cranny
+    from cranny.policies.cranny.placing import Priced
     from cranny.policies.cranny.shifting import PhasedLinks
 
 
@@ -68,8 +69,7 @@ class Followed:
             self.gpus.price[:] = 0.0
         self._point: ChangePoint | None = None
         self._running: dict[str, Expected] = {}
-        self._left_s: dict[str, float] = {}  # what is left of the length of jobs that were stopped
-        self._lost_s: dict[str, float] = {}  # what jobs have lost by being stopped
+        self.stops = Stops(policy, self._running, self.gpus, self.promises, self.tail, self._required)
         self._moved: Expected | None = None  # the job that ended last
         self._tried: list[str] = []  # jobs on the links that do not run there
         self._came_before = False  # whether jobs wait that came before it followed the cluster
@@ -85,7 +85,7 @@ class Followed:
         elif changes:
             self._point = view.point
             if durations is not None:
-                durations.learn_ended(changes, view.now_s, self._left_s)
+                durations.learn_ended(changes, view.now_s, self.stops.left_s)
         for running, sign in changes:
             if sign > 0:
                 self._started(running)
@@ -127,8 +127,7 @@ class Followed:
             self._links.start(running, end_s)
         self._running[job.id] = Expected(running, length_s, end_s, left_s, slowdown)
         self.tail.dequeue(job.id)
-        if self._left_s:
-            self._left_s.pop(job.id, None)
+        self.stops.started(running)
         if self.since_s or self.due_s:
             self.since_s.pop(job.id, None)
             self.due_s.pop(job.id, None)
@@ -142,8 +141,7 @@ class Followed:
             self._links.end(running.job.id)
         # If it starts again at once, it was moved, or only its shift or aggregation was changed.
         self._moved = self._running.pop(running.job.id)
-        if self._lost_s and running.job.id not in self._left_s:
-            self._lost_s.pop(running.job.id, None)
+        self.stops.ended(running.job.id)
         if self.promises.by_job:
             self.promises.changed()
         if self.due_s:
@@ -153,11 +151,11 @@ class Followed:
         """Note what is left of a job that ran until now."""
         each = self._running.get(waiting.job.id)
         if each is not None:
-            self._left_s[waiting.job.id] = each.left_after(waiting.attained_gpu_s)
+            self.stops.left_s[waiting.job.id] = each.left_after(waiting.attained_gpu_s)
 
     def left_s(self, job_id: str) -> float | None:
         """Return what is left of a job that was stopped; None if that is not known."""
-        return self._left_s.get(job_id)
+        return self.stops.left_s.get(job_id)
 
     # -- jobs that are resized -----------------------------------------------------------------------------
 
@@ -186,6 +184,14 @@ class Followed:
                     self._links.start(each.running, each.end_s)
             self._tried.clear()
 
+    def placed_without(
+        self, stopped: Iterable[Expected], job: Job, seconds: float, view: Snapshot, wanted: Constraints | None
+    ) -> "Priced | None":
+        """Return where a job would go if some that run were stopped."""
+        ids = [each.running.job.id for each in stopped]
+        with self.trying_without(ids) as placing:
+            return placing.best(job, without_jobs(view, ids), seconds, constraints=wanted)
+
     def try_out(self, running: Running, end_s: float) -> None:
         """Let links carry a job that would run."""
         if self._links is not None:
@@ -212,8 +218,9 @@ class Followed:
 
     def forget_gone(self, queue: Sequence[Waiting]) -> None:
         """Forget jobs that were cancelled while they waited."""
-        if max(len(self.since_s), len(self.tail)) > 2 * len(queue) + DEPTH:
+        if max(len(self.since_s), len(self.tail), len(self.stops.left_s)) > 2 * len(queue) + DEPTH:
             there = {each.job.id for each in queue}
+            self.stops.keep(there)
             self.since_s = {job_id: since_s for job_id, since_s in self.since_s.items() if job_id in there}
             self.tail.keep(there)
 
@@ -269,6 +276,10 @@ class Followed:
             return promise.gpus <= self.gpus.total
         return promise.gpus <= int(self.gpus.free[list(promise.machines)].sum())
 
+    def latest_s(self) -> list[float]:
+        """Return when jobs that were stopped go on at the latest; other promises are due when something ends."""
+        return [each.start_s for job_id in self.stops.left_s if (each := self.promises.by_job.get(job_id))]
+
     def withdraw(self, job_id: str) -> None:
         """Forget what a job was promised, if anything."""
         if self.promises.withdraw(job_id):
@@ -312,8 +323,11 @@ class Followed:
             self._promise_machines(job, view, constraints)
         elif self.head is None or job.id in self.promises:
             start_s = self.earliest_s(job, view)
-            if start_s == math.inf:  # too few machines are up
-                self.withdraw(job.id)
+            if start_s == math.inf:
+                usable = np.count_nonzero(self.gpus.releases_for(job, view) < math.inf)
+                # Too few machines are up; or others were promised so much that it must be the next to start.
+                if usable < job.gpus or not self.promises.is_due(job.id, view.now_s):
+                    self.withdraw(job.id)
                 return
             if self.head is None:
                 self.head = job.id
@@ -348,14 +362,21 @@ class Followed:
         return view.now_s < ready_s < due_s and self._keep(job, (int(machine),), float(ready_s))
 
     def keep_rack(self, job: Job, view: Snapshot, due_s: float) -> bool:
-        """Keep the fewest machines of a rack that hold a job, where they are free first, if soon enough."""
+        """Keep the fewest machines of a rack that hold a job, where they are free first, if soon enough.
+
+        If no rack is so large, they are the fewest of all machines.
+        """
         release_s = np.sort(np.where(self.gpus.there, self._releases_within(job, view), math.inf), axis=1)
         gpus, room = self.gpus, self.placing.room
+        by_rack, rack_start = gpus.by_rack, gpus.rack_start
+        if self.placing.best_slowdown(job) == math.inf:
+            by_rack = np.argsort(release_s[np.arange(len(gpus.size)), gpus.size - 1], kind="stable")
+            rack_start = np.array([0, len(by_rack)])
         used, ready_s = first_rack_ready(
             release_s,
             gpus.size,
-            gpus.by_rack,
-            gpus.rack_start,
+            by_rack,
+            rack_start,
             job.gpus,
             due_s,
             room.best.machines,
@@ -387,7 +408,7 @@ class Followed:
             tuple(self.promises.in_order()),
             self.since_s.copy(),
             self.due_s.copy(),
-            frozenset(self._left_s),
+            frozenset(self.stops.left_s),
             self.head,
             self.constrained_head,
             min(estimated_s, default=math.inf),
@@ -400,51 +421,20 @@ class Followed:
         self.since_s.update(memory.since_s)
         self.head, self.constrained_head = memory.head, memory.constrained_head
 
-    def victims(self, job: Job, seconds: float, view: Snapshot, margin: float, ahead: int) -> list[Expected]:
-        """Return running jobs that should be stopped for a while so that a job can run in their place."""
-        start_s = self.earliest_s(job, view, ahead)
+    def waiter(self, job: Job, seconds: float, view: Snapshot, ahead: Sequence[Waiting]) -> Waiter:
+        """Return what is expected of a waiting job if none is stopped for it; those `ahead` of it go first."""
+        start_s = self._start_behind_s(job, view, ahead)
         if job.least_gpus is not None and job.speeds is None:  # or it starts with fewer workers, but ends later
-            fewer_s = self.earliest_s(as_trained(job, job.least_gpus), view, ahead)
+            fewer_s = self._start_behind_s(as_trained(job, job.least_gpus), view, ahead)
             start_s = min(start_s, fewer_s + (job.gpus / job.least_gpus - 1.0) * seconds)
-        waiter = Waiter(job.gpus, seconds, start_s, seconds * self.placing.slowdown_alone(job))
-        rules = self._stopping(view, margin, job.id)
-        running = self._running.values()
-        constraints = self._required(job.id)
-        if constraints is not None:
-            return preemption.in_place_within(constraints, waiter, job, running, self.gpus, view, rules)
-        if job.gpus > self.largest:
-            return preemption.in_place_of_many(waiter, job.gpus - view.available(job).gpus, running, rules)
-        found = preemption.in_place_of(
-            waiter, running, self.gpus.free, view.eligible(job) & view.up_machines, rules
-        )
-        return [] if found is None else [found]
+        return Waiter(job, seconds, start_s, seconds * self.placing.slowdown_alone(job))
 
-    def _stopping(self, view: Snapshot, margin: float, job_id: str = "") -> Stopping:
-        """Return what decides which jobs may be stopped, for a job if one is named."""
-        promised_s = [each.start_s for each in self.promises.in_order() if each.job_id != job_id]
-        return Stopping(view.now_s, promised_s, self._lost_s, margin, self._policy.rules.may_stop, self.tail)
-
-    def make_way(self, queue: Queue, view: Snapshot, margin: float) -> MadeWay | None:
-        """Return a job on several machines that makes way for waiting ones of one machine each, if that pays."""
-        first = queue[0][0].job
-        usable = view.eligible(first) & view.up_machines
-        large = [
-            each
-            for each in self._running.values()
-            if each.machine is None and all(usable >> machine & 1 for machine in each.running.held)
+    def _start_behind_s(self, job: Job, view: Snapshot, ahead: Sequence[Waiting]) -> float:
+        """Return when a job is expected to start behind others: beside all of them, or after some have ended."""
+        beside_s = self.earliest_s(job, view, sum(each.job.gpus for each in ahead))
+        if not ahead or beside_s <= view.now_s or self._required(job.id) is not None:
+            return beside_s
+        before = [
+            (each.job.gpus, self._policy.left_s(each) * self.placing.slowdown_alone(each.job)) for each in ahead
         ]
-        if not large:
-            return None
-        release_s = np.sort(self.gpus.releases_for(first, view), axis=None)
-        release_s = release_s[: np.searchsorted(release_s, math.inf)]
-        head = next((each.job.id for each, _ in queue if each.job.id == self.head), "")
-        rules = self._stopping(view, margin, head)
-        return MakingWay(queue, head, release_s, self.promises, rules).find(large, self.placing, view)
-
-    def stop(self, each: Expected, resumes_s: float) -> None:
-        """Note that a job is stopped, and promise it to go on at a certain time where it was."""
-        job = each.running.submitted
-        self._lost_s[job.id] = self._lost_s.get(job.id, 0.0) + resumes_s - self._now_s + job.restart_s
-        constrained = self._required(job.id) is not None
-        machines = tuple(each.running.held) if constrained or each.machine is not None else ()
-        self.promises.make(PromisedStart(job.id, job.gpus, resumes_s, machines, constrained))
+        return min(beside_s, start_in_turn_s(job.gpus, before, self.gpus.releases_for(job, view), view.now_s))

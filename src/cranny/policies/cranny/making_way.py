@@ -21,10 +21,9 @@ Queue = Sequence[tuple[Waiting, float]]  # waiting jobs, and how long each is ex
 
 
 class MadeWay(NamedTuple):
-    """A job that is stopped, when it goes on, and what starts in its place."""
+    """A job that is stopped, and what starts in its place."""
 
     stopped: Expected
-    resumes_s: float
     starts: list[Start]
 
 
@@ -47,7 +46,7 @@ class MakingWay:
         needs = self._kept + np.cumsum([each.job.gpus for each, _ in queue])  # GPUs until each of them can start
         self._queue = queue[: int(np.searchsorted(needs, len(release_s), side="right"))]
         self._waiters = [
-            Waiter(each.job.gpus, seconds, max(rules.now_s, float(release_s[need - 1])), seconds)
+            Waiter(each.job, seconds, max(rules.now_s, float(release_s[need - 1])), seconds)
             for (each, seconds), need in zip(self._queue, needs.tolist(), strict=False)
         ]
 
@@ -56,12 +55,12 @@ class MakingWay:
         large = sorted(running, key=lambda each: (-each.running.job.gpus, -each.end_s))
         for each in large[:LARGE_TRIED]:
             places = self._fitting(each)
-            if self._resumes_s(each, places) is None:
+            if not self._pays(each, places):
                 continue
             starts = self._starts(each, places, placing, view)
-            resumes_s = self._resumes_s(each, list(starts))  # some may have found no machine
-            if resumes_s is not None:
-                return MadeWay(each, resumes_s, list(starts.values()))
+            # Some may have found no machine.
+            if self._pays(each, list(starts)) and self._leave_promised(each, list(starts)):
+                return MadeWay(each, list(starts.values()))
         return None
 
     def _fitting(self, each: Expected) -> list[int]:
@@ -72,30 +71,38 @@ class MakingWay:
         latest_s = self._rules.next_promise_s(each.end_s)
         room, places = self._free + each.running.job.gpus, []
         for place, waiter in enumerate(self._waiters):
-            if waiter.gpus <= room and self._rules.now_s + waiter.runs_s <= latest_s:
-                room -= waiter.gpus
+            if waiter.job.gpus <= room and self._rules.now_s + waiter.runs_s <= latest_s:
+                room -= waiter.job.gpus
                 places.append(place)
         return places
 
-    def _resumes_s(self, each: Expected, places: Sequence[int]) -> float | None:
-        """Return when a job goes on that makes way for some waiting ones; None if it should not."""
+    def _leave_promised(self, each: Expected, places: Sequence[int]) -> bool:
+        """Say whether waiting jobs take no free GPUs that others were promised, beside those of the job."""
+        waiters = [self._waiters[place] for place in places]
+        needed, freed = sum(waiter.job.gpus for waiter in waiters), each.running.job.gpus
+        head = "" if self._head is None else self._queue[self._head][0].job.id
+        end_s = self._rules.now_s + max(waiter.runs_s for waiter in waiters)
+        return self._promises.allow_beside(head, needed, freed, self._rules.now_s, end_s)
+
+    def _pays(self, each: Expected, places: Sequence[int]) -> bool:
+        """Say whether a job should make way for some waiting ones, until as many GPUs are free again."""
         rules, gpus = self._rules, each.running.job.gpus
         waiters = [self._waiters[place] for place in places]
         ends_s = np.repeat(
-            [rules.now_s + waiter.runs_s for waiter in waiters], [waiter.gpus for waiter in waiters]
+            [rules.now_s + waiter.runs_s for waiter in waiters], [waiter.job.gpus for waiter in waiters]
         )
         if len(ends_s) <= self._free or each.end_s <= rules.now_s:  # they need not wait for it
-            return None
+            return False
         if self._head is not None and self._head not in places:
-            return None
+            return False
         its = int(np.searchsorted(self._release_s, each.end_s))
         later_s = np.concatenate([self._release_s[self._free : its], self._release_s[its + gpus :], ends_s])
         missing = self._kept + len(ends_s) - self._free  # GPUs of those that it needs, beside those that stay free
         if missing > len(later_s):
-            return None
+            return False
         resumes_s = float(np.partition(later_s, missing - 1)[missing - 1])
         loss_s = rules.counted_s(each, resumes_s - rules.now_s + each.running.submitted.restart_s)
-        return resumes_s if rules.pays(waiters, loss_s, each.slowdowns(loss_s)) else None
+        return rules.pays(waiters, loss_s, each.slowdowns(loss_s))
 
     def _starts(self, each: Expected, places: Iterable[int], placing: Placing, view: Snapshot) -> dict[int, Start]:
         """Return the starts of waiting jobs once another one is stopped, by their places in the queue."""

@@ -1,11 +1,11 @@
 """A running job to stop for a while, so that a waiting one can run in its place: only if more is gained than lost.
 
 The waiting job gains the time until it is expected to start otherwise; the other loses the time that it runs, and
-its own restart, and then goes on where it was. Both the sum of these seconds and the sum of slowdowns, which are
-seconds by the length of their job, must fall. A second that a job loses beyond its own length counts as often as
-it has lost that length, and in all it loses at most as long as it runs where it is placed: none is stopped for
-ever. A job that does not allow it is not stopped at all, nor one whose restart takes more than a small part of its
-length: what others gain is known less well than that.
+its own restart. The sum of slowdowns, which are seconds by the length of their job, must fall, and for each second
+lost at least `margin` must be gained. A second that a job loses beyond its own length counts as often as it has
+lost that length, and in all it loses at most as long as it runs where it is placed, or some times as long before
+it ends in the tail: none is stopped for ever. A job that does not allow it is not stopped at all, nor one whose
+restart takes more than a small part of its length: what others gain is known less well than that.
 """
 
 import math
@@ -13,16 +13,19 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from cranny.core.accounting import Running
 from cranny.core.constraints import Constraints
 from cranny.core.machine_set import within
 from cranny.core.snapshot import Snapshot
-from cranny.model.arrays import Ints
+from cranny.model.arrays import Floats, Ints
 from cranny.model.job import Job
 from cranny.policies.cranny.free_gpus import FreeGpus
 from cranny.policies.cranny.tail import Tail
 
 SHORT_RESTART = 0.15  # of the length of a job: with longer restarts it is not stopped, and GPUs are not divided
+MOST_LOST = 4.0  # times as long as a job runs, that it may lose if it does not end in the tail; else once
 SHORTEST_S = 1.0  # jobs count as at least so long when seconds are compared with their lengths
 
 
@@ -60,10 +63,33 @@ class Expected(NamedTuple):
 class Waiter(NamedTuple):
     """A waiting job: its length on one machine, when it would start otherwise, and how long it runs."""
 
-    gpus: int
+    job: Job
     length_s: float
     start_s: float
     runs_s: float
+
+    def running_for(self, runs_s: float) -> "Waiter":
+        """Return the same job if it runs so long where it is placed now: if that is longer, it gains less."""
+        return self._replace(start_s=self.start_s + self.runs_s - runs_s, runs_s=runs_s)
+
+
+def start_in_turn_s(gpus: int, before: Sequence[tuple[int, float]], release_s: Floats, now_s: float) -> float:
+    """Return when so many GPUs are free once others have started in turn, and given back theirs when they ended.
+
+    Of these, `before`, each has so many GPUs for so many seconds; one that needs more than there are is passed.
+    `release_s` is when each GPU is expected to be free, inf if it never is.
+    """
+    needed = gpus + sum(each for each, _ in before)
+    first_s = release_s.ravel()
+    if needed < first_s.size:
+        first_s = np.partition(first_s, needed)[:needed]
+    first_s = np.sort(first_s)
+    usable = int(np.searchsorted(first_s, math.inf))
+    for each, seconds in before:
+        if each <= usable:
+            first_s[:each] = max(now_s, float(first_s[each - 1])) + seconds
+            first_s.sort()
+    return max(now_s, float(first_s[gpus - 1])) if gpus <= usable else math.inf
 
 
 class Stopping(NamedTuple):
@@ -96,8 +122,7 @@ class Stopping(NamedTuple):
     def may_lose(self, each: Expected, loss_s: float) -> bool:
         """Say whether a job may be stopped and lose so many seconds.
 
-        It must not end so much later that its GPUs come too late for a start that was promised. One that has just
-        started, or is still restarting, is not stopped: a decision that undoes itself might never end.
+        One that has just started, or is still restarting, is not: a decision that undoes itself might never end.
         """
         job = each.running.submitted
         restarting_s = job.restart_s if each.running.attained_gpu_s else 0.0
@@ -105,9 +130,20 @@ class Stopping(NamedTuple):
             each.running.started_s + restarting_s < self.now_s
             and job.restart_s <= SHORT_RESTART * each.length_s
             and self.may_stop(job.id)
-            and self.next_promise_s(each.end_s) >= each.end_s + loss_s
-            and self.lost_s.get(job.id, 0.0) + loss_s <= each.length_s * each.slowdown
+            and loss_s <= self.most_s(each)
         )
+
+    def most_s(self, each: Expected) -> float:
+        """Return how much a job may lose from now on.
+
+        In all that is as long as it runs, and `MOST_LOST` times as long if it does not end in the tail; but its
+        GPUs must not come too late for a start that was promised to others.
+        """
+        lost_s = self.lost_s.get(each.running.job.id, 0.0)
+        run_s = each.length_s * each.slowdown
+        jct_s = each.end_s - each.running.submitted.submit_s
+        outside_s = min(MOST_LOST * run_s - lost_s, self.tail.begins_s(each.running.job.gpus) - jct_s)
+        return min(max(run_s - lost_s, outside_s), self.next_promise_s(each.end_s) - each.end_s)
 
     def next_promise_s(self, end_s: float) -> float:
         """Return the first start that was promised at a time or later; inf if there is none."""
@@ -138,7 +174,7 @@ def in_place_of(
         machine = each.machine
         if machine is None or not eligible >> machine & 1:
             continue
-        left = int(free[machine]) + each.running.job.gpus - waiter.gpus
+        left = int(free[machine]) + each.running.job.gpus - waiter.job.gpus
         preference = (left, each.end_s)
         if left < 0 or (best is not None and preference >= least):
             continue
@@ -172,13 +208,13 @@ def in_place_of_many(waiter: Waiter, missing: int, running: Iterable[Expected], 
 def in_place_within(
     constraints: Constraints,
     waiter: Waiter,
-    job: Job,
     running: Collection[Expected],
     gpus: FreeGpus,
     view: Snapshot,
     rules: Stopping,
 ) -> list[Expected]:
     """Return jobs to stop on machines that the constraints of a job allow, in one rack if it needs that."""
+    job = waiter.job
     if waiter.start_s == math.inf or constraints.spread > 1:
         return []  # it could not start if nothing ran, or needs GPUs of several racks at once
     allowed = view.eligible(job) & view.up_machines & constraints.allowed(view.cluster)

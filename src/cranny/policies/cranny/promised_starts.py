@@ -59,9 +59,13 @@ class PromisedStarts:
         return self.by_job.pop(job_id, None) is not None
 
     def must_keep(self, job_id: str) -> bool:
-        """Say whether a job was promised a start that it did not choose: by then it starts in any case."""
+        """Say whether a job was promised a start that it did not choose."""
         promise = self.by_job.get(job_id)
         return promise is not None and not promise.chosen
+
+    def is_due(self, job_id: str, now_s: float) -> bool:
+        """Say whether a job must start now as it was promised; before that it must not delay other promises."""
+        return self.must_keep(job_id) and self.by_job[job_id].start_s <= now_s
 
     def kept_from(self, job_id: str, now_s: float, end_s: float) -> list[int]:
         """Return machines that are kept for other jobs than this, which ends then.
@@ -111,14 +115,18 @@ class PromisedStarts:
         """Say whether a job may start now and end then without delaying what others were promised before."""
         own = self.by_job.get(job_id)
         for promise in self.by_job.values():
-            if promise is own:
+            if promise is own and own.start_s <= now_s:
                 break  # those after it were promised beside it
-            if end_s <= promise.start_s:
+            if promise is own or end_s <= promise.start_s:
                 continue
             own_gpus = own.gpus if own is not None and own.start_s <= promise.start_s else 0
             if now_s >= promise.start_s or gpus > self._left_at(promise) + own_gpus:
                 return False
         return True
+
+    def allow_beside(self, job_id: str, gpus: int, freed: int, now_s: float, end_s: float) -> bool:
+        """Say the same of a job that needs so many GPUs, of which some are freed for it."""
+        return gpus <= freed or self.allow(job_id, gpus - freed, now_s, end_s)
 
     def _left_at(self, promise: PromisedStart) -> int:
         """Return the GPUs that are left at the time of a promise once it and those before are kept."""

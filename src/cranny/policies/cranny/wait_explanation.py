@@ -52,7 +52,9 @@ class WaitMemory(NamedTuple):
         due_s = self.due_s.get(job_id, math.inf)
         if promise.machines and job_id in self.since_s and due_s < math.inf:
             names = ", ".join([self.cluster.machines[machine].name for machine in promise.machines])
-            where = "on one machine" if len(promise.machines) == 1 else "in one rack"
+            racks = {self.cluster.rack_of[machine] for machine in promise.machines}
+            where = "on fewer machines" if len(racks) > 1 else "in one rack"
+            where = "on one machine" if len(promise.machines) == 1 else where
             saves = f"{where} it takes {due_s - self.since_s[job_id]:,.0f} s less"
             return f"waits for {names}, with room expected at {promise.start_s:,.0f} s: {saves}"
         return self._promise(promise, now_s)

@@ -1,0 +1,31 @@
+"""What a GPU of each type is worth: how much of a job's speed it gives to the jobs seen lately.
+
+A job that is as fast everywhere then takes the types that others gain little on, and leaves them the rest.
+"""
+
+from collections.abc import Mapping
+
+from cranny.policies.cranny.sizes import FORGET
+
+
+class GpuPrices:
+    """Prices of GPUs by their type: 1 on average over all GPUs."""
+
+    def __init__(self) -> None:
+        self._worth: dict[str, float] = {}  # of one GPU to the jobs seen, by type
+
+    def see(self, speeds: Mapping[str, float], gpus: Mapping[str, int]) -> None:
+        """Learn from a job, by its speed on one GPU of each type, and how many of these there are."""
+        total = sum(speeds[kind] * count for kind, count in gpus.items())
+        if total > 0.0:
+            known = {kind: FORGET * self._worth.get(kind, 0.0) for kind in gpus}
+            self._worth = {kind: worth + speeds[kind] / total for kind, worth in known.items()}
+
+    def each(self, gpus: Mapping[str, int]) -> dict[str, float]:
+        """Return the price of a GPU of each type; of one that no job was seen with, it is 1."""
+        known = {kind: count for kind, count in gpus.items() if kind in self._worth}
+        total = sum(self._worth[kind] * count for kind, count in known.items())
+        if total <= 0.0:
+            return dict.fromkeys(gpus, 1.0)
+        one = sum(known.values()) / total
+        return {kind: self._worth[kind] * one if kind in known else 1.0 for kind in gpus}

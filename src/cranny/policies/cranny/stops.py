@@ -1,0 +1,144 @@
+"""Running jobs that are stopped for waiting ones, and what is known of them until they have ended.
+
+A job that was stopped goes on when as many GPUs are free again, and is promised when that is at the latest: it has
+then lost as much as it may (`preemption`), or its GPUs would come too late for a start promised to others.
+"""
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cranny.core.accounting import Running
+from cranny.core.constraints import Constraints
+from cranny.core.snapshot import ALL, Snapshot
+from cranny.policies.cranny import preemption
+from cranny.policies.cranny.free_gpus import FreeGpus
+from cranny.policies.cranny.making_way import MadeWay, MakingWay, Queue
+from cranny.policies.cranny.placing import Placing
+from cranny.policies.cranny.preemption import Expected, Stopping, Waiter
+from cranny.policies.cranny.promised_starts import PromisedStart, PromisedStarts
+from cranny.policies.cranny.tail import Tail
+
+if TYPE_CHECKING:
+    from cranny.policies.cranny import Cranny
+
+
+class Stops:
+    """Chooses jobs to stop among those that run; `required` returns the constraints of a job that it must keep."""
+
+    def __init__(
+        self,
+        policy: "Cranny",
+        running: Mapping[str, Expected],
+        gpus: FreeGpus,
+        promises: PromisedStarts,
+        tail: Tail,
+        required: Callable[[str], Constraints | None],
+    ) -> None:
+        self._policy = policy
+        self._running = running
+        self._gpus = gpus
+        self._promises = promises
+        self._tail = tail
+        self._required = required
+        # By the ids of jobs. What a job has lost is kept as long as it runs or waits to go on.
+        self.left_s: dict[str, float] = {}  # of the length of those that ran before and wait
+        self._lost_s: dict[str, float] = {}  # by being stopped for others
+        self._since_s: dict[str, float] = {}  # when those that wait were stopped for others
+
+    # -- which jobs ----------------------------------------------------------------------------------------
+
+    def in_place_of(self, waiter: Waiter, view: Snapshot) -> list[Expected]:
+        """Return running jobs that should be stopped for a while so that a waiting one can run in their place."""
+        job = waiter.job
+        rules = self._rules({job.id}, view.now_s)
+        running, gpus = self._running.values(), self._gpus
+        constraints = self._required(job.id)
+        if constraints is not None:
+            return preemption.in_place_within(constraints, waiter, running, gpus, view, rules)
+        if job.gpus > int(gpus.size.max()):
+            return preemption.in_place_of_many(waiter, job.gpus - view.available(job).gpus, running, rules)
+        found = preemption.in_place_of(waiter, running, gpus.free, view.eligible(job) & view.up_machines, rules)
+        return [] if found is None else [found]
+
+    def pay(self, waiter: Waiter, stopped: Collection[Expected], view: Snapshot) -> bool:
+        """Say whether it pays to stop some jobs for a waiting one that is placed now.
+
+        Of GPUs that are free anyway it may take those that are not promised to others.
+        """
+        job, now_s = waiter.job, view.now_s
+        freed = sum(each.running.job.gpus for each in stopped)
+        if not self._promises.allow_beside(job.id, job.gpus, freed, now_s, now_s + waiter.runs_s):
+            return False
+        rules = self._rules({job.id}, now_s)
+        losses_s = [rules.loss_s(each, waiter) for each in stopped]
+        slowdowns = [each.slowdowns(loss_s) for each, loss_s in zip(stopped, losses_s, strict=True)]
+        return rules.pays((waiter,), math.fsum(losses_s), math.fsum(slowdowns))
+
+    def make_way(self, queue: Queue, head: str | None, placing: Placing, view: Snapshot) -> MadeWay | None:
+        """Return a job on several machines that makes way for waiting ones of one machine each, if that pays.
+
+        The `head` is the first job that does not fit.
+        """
+        first = queue[0][0].job
+        usable = view.eligible(first) & view.up_machines
+        large = [
+            each
+            for each in self._running.values()
+            if each.machine is None and all(usable >> machine & 1 for machine in each.running.held)
+        ]
+        if not large:
+            return None
+        release_s = np.sort(self._gpus.releases_for(first, view), axis=None)
+        release_s = release_s[: np.searchsorted(release_s, math.inf)]
+        head = next((each.job.id for each, _ in queue if each.job.id == head), "")
+        rules = self._rules({head}, view.now_s)
+        return MakingWay(queue, head, release_s, self._promises, rules).find(large, placing, view)
+
+    def _rules(self, starting: Collection[str], now_s: float) -> Stopping:
+        """Return what decides which jobs may be stopped so that some others start."""
+        promised_s = [each.start_s for each in self._promises.in_order() if each.job_id not in starting]
+        policy = self._policy
+        return Stopping(now_s, promised_s, self._lost_s, policy.margin, policy.rules.may_stop, self._tail)
+
+    # -- what becomes of them ------------------------------------------------------------------------------
+
+    def stop(self, jobs: Iterable[Expected], starting: Collection[str], view: Snapshot) -> None:
+        """Note that jobs are stopped so that others start, and promise them when they go on at the latest.
+
+        Those that cannot run everywhere are promised the machines that they had: other GPUs are of no use to them.
+        """
+        now_s = view.now_s
+        rules = self._rules(starting, now_s)
+        for each, most_s in [(each, rules.most_s(each)) for each in jobs]:
+            job = each.running.submitted
+            self._since_s[job.id] = now_s
+            constrained = self._required(job.id) is not None or view.eligible(job) != ALL
+            machines = tuple(each.running.held) if constrained else ()
+            start_s = now_s + most_s - job.restart_s
+            self._promises.make(PromisedStart(job.id, job.gpus, start_s, machines, constrained))
+
+    def started(self, running: Running) -> None:
+        """Note a job that starts, or goes on."""
+        if not self.left_s:
+            return
+        job = running.submitted
+        self.left_s.pop(job.id, None)
+        since_s = self._since_s.pop(job.id, None)
+        if since_s is not None:
+            self._lost_s[job.id] = self._lost_s.get(job.id, 0.0) + running.started_s - since_s + job.restart_s
+
+    def ended(self, job_id: str) -> None:
+        """Forget a job that no longer runs, unless it waits to go on."""
+        if job_id not in self.left_s:
+            self._lost_s.pop(job_id, None)
+            self._since_s.pop(job_id, None)
+
+    def keep(self, job_ids: AbstractSet[str]) -> None:
+        """Forget those that wait no longer, but for some."""
+        for job_id in self.left_s.keys() - job_ids:
+            for known in (self.left_s, self._lost_s, self._since_s):
+                known.pop(job_id, None)
