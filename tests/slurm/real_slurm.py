@@ -188,12 +188,15 @@ class RealSlurm:
         """Return whether a node was started and not ended since."""
         return name in self._started
 
-    def kill_node(self, name: str) -> None:
-        """End a node as a power failure does: its slurmd and all processes of its jobs."""
+    def lose_node(self, name: str, reason: str = "power") -> None:
+        """End a node as a power failure does, and let Slurm know: its slurmd first, and then its jobs.
+
+        A slurmd that is heard of later would put the node back to service, and Slurm would start jobs there. An
+        srun on another node that sees tasks die before Slurm knows of the node ends its job as failed.
+        """
         self._end(name, signal.SIGKILL)
-        for pid in self._of_node(name):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        self.call("scontrol", "update", f"NodeName={name}", "State=DOWN", f"Reason={reason}")
+        self._kill_jobs(name)
 
     def call(self, *argv: str, user: str | None = None, check: bool = True, **env: str) -> str:
         """Run a command of Slurm, and return what it prints."""
@@ -239,9 +242,7 @@ class RealSlurm:
         """End everything that was started, and remove it."""
         for name in (*self.nodes, "slurmctld", "munged"):
             self._end(name, signal.SIGKILL)
-            for pid in self._of_node(name):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            self._kill_jobs(name)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _daemon(self, name: str, *argv: str) -> None:
@@ -273,6 +274,12 @@ class RealSlurm:
         if process is not None:
             process.send_signal(number)
             process.wait(PATIENCE_S)
+
+    def _kill_jobs(self, name: str) -> None:
+        """Kill all processes of the jobs of a node."""
+        for pid in self._of_node(name):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def _of_node(self, name: str) -> Iterator[int]:
         """Yield the processes of jobs on a node: slurmstepd, which has the log open, and what it started."""

@@ -215,9 +215,7 @@ class Stream:
                 self.submit(ours=True)
             time.sleep(0.2)
         self._lost = expand((used() or ["node2"])[-1])[0]
-        # The controller first: srun on another node would see its tasks die, and end the job as failed.
-        self._slurm.call("scontrol", "update", f"NodeName={self._lost}", "State=DOWN", "Reason=power")
-        self._slurm.kill_node(self._lost)
+        self._slurm.lose_node(self._lost)
 
     def _restart_controller(self) -> None:
         """Restart it with one node more; the one that was lost returns as well."""

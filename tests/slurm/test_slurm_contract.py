@@ -92,11 +92,10 @@ class SlurmHarness(SourceHarness):
         return started
 
     def drain(self, machine: str) -> None:
-        self._update(machine, "State=DRAIN", "Reason=maintenance")
+        self.slurm.call("scontrol", "update", f"NodeName={machine}", "State=DRAIN", "Reason=maintenance")
 
     def fail(self, machine: str) -> None:
-        self.slurm.kill_node(machine)  # otherwise it might register, and be idle again
-        self._update(machine, "State=DOWN", "Reason=broken")
+        self.slurm.lose_node(machine, "broken")
 
     def resume(self, machine: str) -> None:
         if not self.slurm.has_started(machine):
@@ -106,9 +105,6 @@ class SlurmHarness(SourceHarness):
 
     def release(self, external: str, machines: tuple[str, ...]) -> None:
         self.backend.launch(replace(self.driver.launch_of(external, machines), job_id="job-1"))
-
-    def _update(self, machine: str, *what: str) -> None:
-        self.slurm.call("scontrol", "update", f"NodeName={machine}", *what)
 
 
 class TestSlurm(BothRoles, SourceContract):

@@ -122,8 +122,7 @@ def test_only_jobs_that_opted_in_are_placed(driver: Driver, slurm: RealSlurm) ->
 
 
 def test_nodes_that_are_down_or_drained_say_why(driver: Driver, slurm: RealSlurm) -> None:
-    slurm.kill_node("node8")  # otherwise it might register, and be idle again
-    slurm.call("scontrol", "update", "NodeName=node8", "State=DOWN", "Reason=fan")
+    slurm.lose_node("node8", "fan")
     slurm.call("scontrol", "update", "NodeName=node7", "State=DRAIN", "Reason=disk")
     reading = driver.source.read()
     assert reading.failed == {"node8": "down in Slurm: fan"}
