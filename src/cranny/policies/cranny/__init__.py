@@ -391,15 +391,13 @@ class Cranny:
                 at.promise_start(job, view)
             elif len(found.placement.machines) < job.gpus:
                 return found
-            elif self.wait and found.effect.slowdown > 1.0 and (wanted is None or wanted.spread == 1):
-                # It waits for one machine, one rack, or whole machines, but in all no longer than what that saves.
-                keep = at.keep_machine if job.gpus <= at.largest else at.keep_rack
-                saved_s = (found.effect.slowdown - at.placing.slowdown_alone(job)) * seconds
-                saved_s += found.effect.others_gpu_s / job.gpus
-                due_s = at.since_s.setdefault(job.id, now_s) + saved_s
-                if due_s > now_s and keep(job, view, due_s):
-                    at.refuse(job, due_s)
-                    return None
+            elif (
+                self.wait
+                and found.effect.slowdown > 1.0
+                and (wanted is None or wanted.spread == 1)
+                and at.waits(job, view, seconds, found.effect)
+            ):
+                return None
         if found is not None and (
             promised or at.promises.allow(job.id, job.gpus, now_s, now_s + seconds * found.effect.slowdown)
         ):

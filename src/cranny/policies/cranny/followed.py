@@ -15,16 +15,15 @@ from cranny.core.constraints import Constraints
 from cranny.core.machine_set import members
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.core.traffic import SILENT, isolated
-from cranny.model.arrays import Floats
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.policies._shared.candidates import as_trained
 from cranny.policies._shared.resize import without_jobs
+from cranny.policies.cranny.better_machines import BetterMachines
 from cranny.policies.cranny.constrained_starts import FirstStart, first_start
 from cranny.policies.cranny.durations import DurationEstimates
 from cranny.policies.cranny.free_gpus import FreeGpus
-from cranny.policies.cranny.link_effects import LinkEffects
-from cranny.policies.cranny.machine_kernel import first_rack_ready, first_ready
+from cranny.policies.cranny.link_effects import Effect, LinkEffects
 from cranny.policies.cranny.placing import Placing
 from cranny.policies.cranny.preemption import Expected, Waiter, start_in_turn_s
 from cranny.policies.cranny.promised_starts import PromisedStart, PromisedStarts
@@ -52,7 +51,6 @@ class Followed:
         self.head: str | None = None  # the first job of the queue that did not fit, which has a promise
         self.constrained_head: str | None = None  # the first that its constraints let wait, which has one too
         self._never: set[str] = set()  # jobs whose constraints cannot be met by the machines that are up
-        self.since_s: dict[str, float] = {}  # since when a waiting job could have started, by its id
         self.due_s: dict[str, float] = {}  # until when a job need not be tried again if nothing ends
         self._policy = policy
         self.tail = Tail(policy.completion_times, self.gpus.total if policy.tail else 0)
@@ -67,6 +65,7 @@ class Followed:
         self.placing = Placing(self.gpus, shared, self.tail, phased=self.phased, **options)
         if not policy.machines:
             self.gpus.price[:] = 0.0
+        self.better = BetterMachines(policy, self.gpus, self.placing, self.promises)
         self._point: ChangePoint | None = None
         self._running: dict[str, Expected] = {}
         self.stops = Stops(policy, self._running, self.gpus, self.promises, self.tail, self._required)
@@ -128,8 +127,8 @@ class Followed:
         self._running[job.id] = Expected(running, length_s, end_s, left_s, slowdown)
         self.tail.dequeue(job.id)
         self.stops.started(running)
-        if self.since_s or self.due_s:
-            self.since_s.pop(job.id, None)
+        self.better.started(job.id)
+        if self.due_s:
             self.due_s.pop(job.id, None)
         if self.promises.by_job:
             self.promises.changed()
@@ -218,10 +217,10 @@ class Followed:
 
     def forget_gone(self, queue: Sequence[Waiting]) -> None:
         """Forget jobs that were cancelled while they waited."""
-        if max(len(self.since_s), len(self.tail), len(self.stops.left_s)) > 2 * len(queue) + DEPTH:
+        if max(len(self.better.since_s), len(self.tail), len(self.stops.left_s)) > 2 * len(queue) + DEPTH:
             there = {each.job.id for each in queue}
             self.stops.keep(there)
-            self.since_s = {job_id: since_s for job_id, since_s in self.since_s.items() if job_id in there}
+            self.better.keep(there)
             self.tail.keep(there)
 
     def to_try(self, view: Snapshot) -> Iterator[Waiting]:
@@ -290,9 +289,9 @@ class Followed:
         self.head = None if self.head == job_id else self.head
         self.constrained_head = None if self.constrained_head == job_id else self.constrained_head
 
-    def refuse(self, job: Job, due_s: float = math.inf) -> None:
-        """Note that a job need not be tried again before something ends, or before a time."""
-        self.due_s[job.id] = due_s
+    def refuse(self, job: Job) -> None:
+        """Note that a job need not be tried again before something ends."""
+        self.due_s[job.id] = math.inf
 
     def earliest_s(self, job: Job, view: Snapshot, ahead: int = 0) -> float:
         """Return when enough GPUs are expected to be free for a job, and for `ahead` more that go before it."""
@@ -355,49 +354,13 @@ class Followed:
             self.constrained_head = job.id
         self.promises.make(PromisedStart(job.id, job.gpus, start_s, machines, constrained=True))
 
-    def keep_machine(self, job: Job, view: Snapshot, due_s: float) -> bool:
-        """Keep the machine for a job that first has room for it, if that is before a certain time."""
-        release_s = self._releases_within(job, view)
-        machine, ready_s = first_ready(release_s, job.gpus, self.placing.room.slots)
-        return view.now_s < ready_s < due_s and self._keep(job, (int(machine),), float(ready_s))
-
-    def keep_rack(self, job: Job, view: Snapshot, due_s: float) -> bool:
-        """Keep the fewest machines of a rack that hold a job, where they are free first, if soon enough.
-
-        If no rack is so large, they are the fewest of all machines.
-        """
-        release_s = np.sort(np.where(self.gpus.there, self._releases_within(job, view), math.inf), axis=1)
-        gpus, room = self.gpus, self.placing.room
-        by_rack, rack_start = gpus.by_rack, gpus.rack_start
-        if self.placing.best_slowdown(job) == math.inf:
-            by_rack = np.argsort(release_s[np.arange(len(gpus.size)), gpus.size - 1], kind="stable")
-            rack_start = np.array([0, len(by_rack)])
-        used, ready_s = first_rack_ready(
-            release_s,
-            gpus.size,
-            by_rack,
-            rack_start,
-            job.gpus,
-            due_s,
-            room.best.machines,
-            room.trial.machines,
-        )
-        # If it is free now, the job goes elsewhere for other reasons.
-        return view.now_s < ready_s < due_s and self._keep(job, tuple(room.best.machines[:used].tolist()), ready_s)
-
-    def _releases_within(self, job: Job, view: Snapshot) -> Floats:
-        """Return when GPUs are expected to be free that a job may use and that are not kept for others."""
-        kept = self.promises.kept_from(job.id, view.now_s, math.inf)
-        constraints = self._policy.rules.constraints_of(job.id)
-        if constraints is not None:
-            kept += members(constraints.excluded)
-        return self.gpus.releases_for(job, view, kept)
-
-    def _keep(self, job: Job, machines: tuple[int, ...], ready_s: float) -> bool:
-        """Keep machines for a job; one that was the first of the queue chose to wait longer."""
-        self._no_longer_first(job.id)
-        constrained = self._required(job.id) is not None
-        self.promises.make(PromisedStart(job.id, job.gpus, ready_s, machines, constrained, chosen=True))
+    def waits(self, job: Job, view: Snapshot, seconds: float, effect: Effect) -> bool:
+        """Let a job wait for better machines, if that pays, which could start now."""
+        due_s = self.better.wait(job, view, seconds, effect)
+        if due_s is None:
+            return False
+        self._no_longer_first(job.id)  # one that was the first of the queue chose to wait longer
+        self.due_s[job.id] = due_s
         return True
 
     def memory(self) -> WaitMemory:
@@ -406,7 +369,7 @@ class Followed:
         return WaitMemory(
             self.cluster,
             tuple(self.promises.in_order()),
-            self.since_s.copy(),
+            self.better.since_s.copy(),
             self.due_s.copy(),
             frozenset(self.stops.left_s),
             self.head,
@@ -418,7 +381,7 @@ class Followed:
         """Go on from what was known of the waiting jobs of the same cluster."""
         for promise in sorted(memory.promises, key=lambda each: each.chosen):  # what was not chosen comes first
             self.promises.make(promise)
-        self.since_s.update(memory.since_s)
+        self.better.since_s.update(memory.since_s)
         self.head, self.constrained_head = memory.head, memory.constrained_head
 
     def waiter(self, job: Job, seconds: float, view: Snapshot, ahead: Sequence[Waiting]) -> Waiter:

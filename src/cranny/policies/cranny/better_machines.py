@@ -1,0 +1,101 @@
+"""Waits for better machines than those that are free: for one machine, one rack, or whole machines.
+
+A job that can start on several machines may wait until better ones are free, where it would take less, as would
+jobs whose links it would share. They are kept for it. It waits no longer in all than what that saves, so it loses
+at most as much again.
+"""
+
+import math
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cranny.core.machine_set import members
+from cranny.core.snapshot import Snapshot
+from cranny.model.arrays import Floats, Ints
+from cranny.model.job import Job
+from cranny.policies.cranny.free_gpus import FreeGpus
+from cranny.policies.cranny.link_effects import Effect
+from cranny.policies.cranny.machine_kernel import first_rack_ready, first_ready
+from cranny.policies.cranny.placing import Placing
+from cranny.policies.cranny.promised_starts import PromisedStart, PromisedStarts
+
+if TYPE_CHECKING:
+    from cranny.policies.cranny import Cranny
+
+
+class BetterMachines:
+    """Keeps machines for jobs that wait for them."""
+
+    def __init__(self, policy: "Cranny", gpus: FreeGpus, placing: Placing, promises: PromisedStarts) -> None:
+        self._policy = policy
+        self._gpus = gpus
+        self._placing = placing
+        self._promises = promises
+        self.since_s: dict[str, float] = {}  # since when waiting jobs could have started, by their ids
+
+    def wait(self, job: Job, view: Snapshot, seconds: float, effect: Effect) -> float | None:
+        """Keep machines for a job that can start now, and return until when it waits at most; None if it starts.
+
+        `seconds` is what it would take on one machine, and `effect` says how much longer it takes now.
+        """
+        saved_s = (effect.slowdown - self._placing.slowdown_alone(job)) * seconds
+        saved_s += effect.others_gpu_s / job.gpus
+        due_s = self.since_s.setdefault(job.id, view.now_s) + saved_s
+        if due_s <= view.now_s:
+            return None
+        release_s = self._releases(job, view)
+        if job.gpus <= int(self._gpus.size.max()):
+            machines, ready_s = self._first_machine(job, release_s)
+        else:
+            machines, ready_s = self._first_rack(job, release_s, due_s)
+        # If they are free now, the job goes elsewhere for other reasons.
+        if not view.now_s < ready_s < due_s:
+            return None
+        constraints = self._policy.rules.constraints_of(job.id)
+        constrained = constraints is not None and constraints.required
+        self._promises.make(PromisedStart(job.id, job.gpus, ready_s, machines, constrained, chosen=True))
+        return due_s
+
+    def _first_machine(self, job: Job, release_s: Floats) -> tuple[tuple[int, ...], float]:
+        """Return the machine that first has room for a job, and when."""
+        machine, ready_s = first_ready(release_s, job.gpus, self._placing.room.slots)
+        return (int(machine),), float(ready_s)
+
+    def _first_rack(self, job: Job, release_s: Floats, due_s: float) -> tuple[tuple[int, ...], float]:
+        """Return the fewest machines of a rack that hold a job, where they are free first, and when, by some time.
+
+        If no rack is so large, they are the fewest of all machines.
+        """
+        gpus, room = self._gpus, self._placing.room
+        in_order = np.sort(np.where(gpus.there, release_s, math.inf), axis=1)
+        by_rack, rack_start = gpus.by_rack, gpus.rack_start
+        if self._placing.best_slowdown(job) == math.inf:
+            by_rack = np.argsort(in_order[np.arange(len(gpus.size)), gpus.size - 1], kind="stable")
+            rack_start = np.array([0, len(by_rack)])
+        machines: Ints = room.best.machines
+        used, ready_s = first_rack_ready(
+            in_order, gpus.size, by_rack, rack_start, job.gpus, due_s, machines, room.trial.machines
+        )
+        return tuple(machines[:used].tolist()), ready_s
+
+    def _releases(self, job: Job, view: Snapshot) -> Floats:
+        """Return when GPUs are expected to be free that a job may use and that are not kept for others."""
+        kept = self._promises.kept_from(job.id, view.now_s, math.inf)
+        constraints = self._policy.rules.constraints_of(job.id)
+        if constraints is not None:
+            kept += members(constraints.excluded)
+        return self._gpus.releases_for(job, view, kept)
+
+    # -- what is known of waiting jobs ---------------------------------------------------------------------
+
+    def started(self, job_id: str) -> None:
+        """Forget a job that waits no longer."""
+        if self.since_s:
+            self.since_s.pop(job_id, None)
+
+    def keep(self, job_ids: AbstractSet[str]) -> None:
+        """Forget all but some jobs."""
+        for job_id in self.since_s.keys() - job_ids:
+            self.started(job_id)
