@@ -147,7 +147,10 @@ def _arguments() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--worlds", help="names or beginnings of names, with commas; all if not given")
     add("--list", action="store_true", help="list worlds, and policies that are left out of some")
-    add("--policies", help="names, also as name@order, with commas; all that make sense if not given")
+    which = parser.add_mutually_exclusive_group().add_argument
+    which("--policies", help="names, also as name@order, with commas; all that make sense if not given")
+    which("--best-of", type=Path, help="page; replay only those that it names as the best other policies")
+    which("--ablations", action="store_true", help="only the judged policy, and it without each of its terms")
     add("--judge", help="the policy that is judged")
     add("--seeds", type=int, default=SEEDS, help="of each part")
     add("--quick", action="store_true", help="one seed of each part")
@@ -157,9 +160,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("--generated", action="store_true", help="no real logs")
     add("--reuse", action="store_true", help="take what is known of the judged policy, too")
     add("--known", action="store_true", help="replay nothing: report the seeds that are known in whole")
-    add("--best-of", type=Path, help="page; replay only those that it names as the best other policies")
     add("--unscreened", action="store_true", help="all policies with all seeds, also those far behind")
-    add("--ablations", action="store_true", help="switch off each term of the judged policy")
     add("--settings", action="store_true", help="also replay the judged policy with other settings, for --bounds")
     add("--rivals", action="store_true", help="also say which policy is the best other of each cell")
     add(

@@ -257,7 +257,7 @@ def test_the_command_prints_every_cell_and_whether_limits_are_held(
     capsys.readouterr()
     command.main(["--list"])
     assert "ITP mix" in capsys.readouterr().out
-    command.main([*kept, "--policies", "titan", "--judge", "netpack", "--ablations", "--tuned"])
+    command.main([*kept, "--judge", "netpack", "--ablations", "--tuned"])
     assert "rack_plans" in capsys.readouterr().out
 
 
@@ -291,6 +291,15 @@ def test_only_the_policies_that_a_page_names_as_the_best_are_replayed(
     assert {replay["policy"] for replay in replays} == {"random", "titan", *best}  # titan's is the world's paper
     assert {replay["world"] for replay in replays} == {"titan-ring-itp"}  # it names none in other worlds
     assert "4 tuned cells above 1.03, 0 beyond doubt" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("other", ["--policies=hived", "--ablations"])
+def test_one_choice_of_policies_is_not_passed_over_for_another(
+    other: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        command.main(["--best-of", "page.md", other])
+    assert "not allowed with argument --best-of" in capsys.readouterr().err
 
 
 def test_policies_are_read_from_what_only_some_worlds_judge_too(tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def told(job_id: str, *promises: PromisedStart, short: str | None = None, **know
 
 def test_a_waiting_job_says_what_it_was_promised() -> None:
     short = "needs 8 GPUs, 3 free"
-    own, kept = PromisedStart("a", 8, 12_345.0), PromisedStart("a", 4, 1_500.0, (2,))
+    own, kept = PromisedStart("a", 8, 12_345.0), PromisedStart("a", 4, 1_500.0, (2,), chosen=True)
     assert told("a", own, short=short) == f"{short}; is promised a start at 12,345 s at the latest"
     assert told("a", kept, since_s={"a": 900.0}, due_s={"a": 1900.0}) == (
         "waits for rack0-machine2, with room expected at 1,500 s: on one machine it takes 1,000 s less"
@@ -158,6 +158,8 @@ def test_a_waiting_job_says_what_it_was_promised() -> None:
     for machines, where in (((3, 4), "in one rack"), ((2, 4), "on fewer machines")):
         waits = told("a", kept._replace(machines=machines), since_s={"a": 900.0}, due_s={"a": 1900.0})
         assert waits.endswith(f"{where} it takes 1,000 s less")
+    assert told("a", kept) == "waits for rack0-machine2, with room expected at 1,500 s"  # after a restart
+    assert told("a", kept._replace(chosen=False)) == "is promised a start at 1,500 s at the latest"
     assert told("a", kept, stopped=frozenset({"a"})) == (
         "was stopped for another job, and is promised a start at 1,500 s at the latest"
     )

@@ -116,7 +116,7 @@ class Scheduler:
         recall_promises(self.engine, self.records)
 
     @property
-    def must_promise_anew(self) -> bool:
+    def asked_at_start(self) -> bool:
         """Whether the policy promises starts and decides at every event: then a service asks it as it starts."""
         policy = self.engine.policy
         remembers = isinstance(policy, JointByPriority) and policy.remembering is not None

@@ -135,7 +135,7 @@ class Service:
                 switched = self._policy is not None or not self.scheduler.records.policy
                 if switched:
                     self.scheduler.switch(self._policy or FIRST_SETTING, "cranny serve", now_s)
-                if switched or self.scheduler.must_promise_anew:
+                if switched or self.scheduler.asked_at_start:
                     self._calls.put(Call(self.scheduler.tick, Future()))  # handled after the warm-up
                 self._head_file = HeadFile.of(self.folder, self.scheduler.records.log_id)
                 self._head_file.check(self.store)

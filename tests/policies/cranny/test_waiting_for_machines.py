@@ -5,13 +5,13 @@ import re
 import pytest
 
 from cranny.core.engine import Engine
-from cranny.core.snapshot import Waiting
+from cranny.core.snapshot import Snapshot, Waiting
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster
 from cranny.model.event import Submitted
 from cranny.model.job import Job
 from cranny.model.placement import Placement
-from cranny.model.plan import Plan, Start
+from cranny.model.plan import Start
 from cranny.policies.cranny import Cranny
 
 CLUSTER = Cluster.fat_tree(4, 1, 4)  # racks of one machine each
@@ -45,26 +45,40 @@ def test_a_job_larger_than_a_rack_waits_for_fewer_machines(until_s: float, *, st
     assert len(set(start.placement.machines)) == 2
 
 
-def where_machines_are_in_use(until_s: float) -> tuple[Plan, str]:
-    """Return what is done with a job of 8 GPUs, and why it waits.
+WIDE = Job("wide", 8, "vgg16", "halving-doubling", duration_s=100_000.0)
 
-    Two machines of four GPUs are in use until some time, and half of each of four others for long.
-    """
+
+def machines_in_use(until_s: float) -> ClusterState:
+    """Return machines of four GPUs, of which two are in use until some time, and half of each of four for long."""
     state = ClusterState(Cluster.fat_tree(6, 1, 4))
     busy = [Job(f"whole-{number}", 4, duration_s=until_s) for number in range(2)]
     busy += [Job(f"half-{number}", 2, duration_s=1e7) for number in range(4)]
     for machine, job in enumerate(busy):
         state.place(job, Placement((machine,) * job.gpus))
-    wide = Job("wide", 8, "vgg16", "halving-doubling", duration_s=100_000.0)
-    view, policy = state.snapshot(0.0, [Waiting(wide)]), Cranny()
-    return policy.plan(view), policy.why_wait(wide, view)
+    return state
+
+
+def started(policy: Cranny, view: Snapshot) -> list[str]:
+    return [action.job.id for action in policy.plan(view).actions if isinstance(action, Start)]
 
 
 def test_a_job_waits_as_long_as_it_says_that_better_machines_save() -> None:
-    plan, why = where_machines_are_in_use(1.0)
-    assert not plan.actions
-    (less,) = re.findall(r"on fewer machines it takes ([\d,]+) s less", why)
+    policy, view = Cranny(), machines_in_use(1.0).snapshot(0.0, [Waiting(WIDE)])
+    assert not started(policy, view)
+    (less,) = re.findall(r"on fewer machines it takes ([\d,]+) s less", policy.why_wait(WIDE, view))
     saves_s = float(less.replace(",", ""))
     assert saves_s > 10_000
-    assert not where_machines_are_in_use(0.999 * saves_s)[0].actions
-    assert [action.job_id for action in where_machines_are_in_use(1.001 * saves_s)[0].actions] == ["wide"]
+    for share, starts in ((0.999, []), (1.001, ["wide"])):
+        assert started(Cranny(), machines_in_use(share * saves_s).snapshot(0.0, [Waiting(WIDE)])) == starts
+
+
+@pytest.mark.parametrize("ended", [1, 4])
+def test_a_job_that_waits_starts_on_other_machines_that_are_as_good(ended: int) -> None:
+    state, policy = machines_in_use(10_000.0), Cranny()
+    assert not started(policy, state.snapshot(0.0, [Waiting(WIDE)]))
+    for number in range(ended):
+        state.release(f"half-{number}")  # sooner than expected
+    later = state.snapshot(20.0, [Waiting(WIDE)])
+    assert started(policy, later) == (["wide"] if ended > 1 else [])
+    if ended == 1:
+        assert "on fewer machines it takes" in policy.why_wait(WIDE, later)

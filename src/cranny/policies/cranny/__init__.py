@@ -278,8 +278,7 @@ class Cranny:
         moves_s = self._moves.next_s(view.now_s) if self._moves else math.inf
         if self._at is None:
             return moves_s
-        times_s = [*self._at.due_s.values(), *self._at.latest_s()]
-        return min([moves_s, *(each for each in times_s if each > view.now_s)])
+        return min([moves_s, *(each for each in self._at.latest_s() if each > view.now_s)])
 
     @property
     def at_rest(self) -> bool:
@@ -287,7 +286,7 @@ class Cranny:
         at = self._at
         return (
             at is not None
-            and not (at.promises.by_job or at.due_s)
+            and not (at.promises.by_job or at.refused)
             and self._durations is None
             and self._division is None
             and self._moves is None

@@ -33,10 +33,12 @@ class BetterMachines:
         self._gpus = gpus
         self._placing = placing
         self._promises = promises
-        self.since_s: dict[str, float] = {}  # since when waiting jobs could have started, by their ids
+        # By the ids of waiting jobs.
+        self.since_s: dict[str, float] = {}  # since when they could have started
+        self.due_s: dict[str, float] = {}  # until when those wait at most for which machines are kept
 
-    def wait(self, job: Job, view: Snapshot, seconds: float, effect: Effect) -> float | None:
-        """Keep machines for a job that can start now, and return until when it waits at most; None if it starts.
+    def wait(self, job: Job, view: Snapshot, seconds: float, effect: Effect) -> bool:
+        """Keep machines for a job that can start now, if it should wait for them; say whether it does.
 
         `seconds` is what it would take on one machine, and `effect` says how much longer it takes now.
         """
@@ -44,7 +46,7 @@ class BetterMachines:
         saved_s += effect.others_gpu_s / job.gpus
         due_s = self.since_s.setdefault(job.id, view.now_s) + saved_s
         if due_s <= view.now_s:
-            return None
+            return False
         release_s = self._releases(job, view)
         if job.gpus <= int(self._gpus.size.max()):
             machines, ready_s = self._first_machine(job, release_s)
@@ -52,11 +54,12 @@ class BetterMachines:
             machines, ready_s = self._first_rack(job, release_s, due_s)
         # If they are free now, the job goes elsewhere for other reasons.
         if not view.now_s < ready_s < due_s:
-            return None
+            return False
         constraints = self._policy.rules.constraints_of(job.id)
         constrained = constraints is not None and constraints.required
         self._promises.make(PromisedStart(job.id, job.gpus, ready_s, machines, constrained, chosen=True))
-        return due_s
+        self.due_s[job.id] = due_s
+        return True
 
     def _first_machine(self, job: Job, release_s: Floats) -> tuple[tuple[int, ...], float]:
         """Return the machine that first has room for a job, and when."""
@@ -94,6 +97,7 @@ class BetterMachines:
         """Forget a job that waits no longer."""
         if self.since_s:
             self.since_s.pop(job_id, None)
+            self.due_s.pop(job_id, None)
 
     def keep(self, job_ids: AbstractSet[str]) -> None:
         """Forget all but some jobs."""

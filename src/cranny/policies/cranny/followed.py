@@ -51,7 +51,7 @@ class Followed:
         self.head: str | None = None  # the first job of the queue that did not fit, which has a promise
         self.constrained_head: str | None = None  # the first that its constraints let wait, which has one too
         self._never: set[str] = set()  # jobs whose constraints cannot be met by the machines that are up
-        self.due_s: dict[str, float] = {}  # until when a job need not be tried again if nothing ends
+        self.refused: set[str] = set()  # jobs that need not be tried again before something ends
         self._policy = policy
         self.tail = Tail(policy.completion_times, self.gpus.total if policy.tail else 0)
         self.phased: "PhasedLinks | None" = None  # noqa: UP037 - what is imported below
@@ -92,7 +92,7 @@ class Followed:
                 self._ended(running)
         if self.gpus.follow_machines(view):
             self.promises.changed()
-            self.due_s.clear()
+            self.refused.clear()
             self._never.clear()
 
     def _differences(self, view: Snapshot) -> list[Change]:
@@ -128,8 +128,7 @@ class Followed:
         self.tail.dequeue(job.id)
         self.stops.started(running)
         self.better.started(job.id)
-        if self.due_s:
-            self.due_s.pop(job.id, None)
+        self.refused.discard(job.id)
         if self.promises.by_job:
             self.promises.changed()
             self.withdraw(job.id)
@@ -143,8 +142,7 @@ class Followed:
         self.stops.ended(running.job.id)
         if self.promises.by_job:
             self.promises.changed()
-        if self.due_s:
-            self.due_s.clear()
+        self.refused.clear()
 
     def requeued(self, waiting: Waiting) -> None:
         """Note what is left of a job that ran until now."""
@@ -227,13 +225,20 @@ class Followed:
         """Yield the jobs that might start: those that were promised to first, then others in order."""
         if len(self.promises):
             waiting_by_id = {each.job.id: each for each in view.waiting}
+            free = self.gpus.free
+            one_machine, whole = int(free.max()), int(free[free == self.gpus.size].sum())
             for promise in self.promises.in_order():
                 if promise.job_id not in waiting_by_id:
                     self.withdraw(promise.job_id)
-                elif promise.start_s <= view.now_s or self._has_room(promise) or self._lost(promise, view):
+                elif (
+                    promise.start_s <= view.now_s
+                    or self._has_room(promise)
+                    or self._lost(promise, view)
+                    or self._has_others(promise, one_machine, whole)
+                ):
                     yield waiting_by_id[promise.job_id]
         for waiting in late_first(self.in_reach(view.waiting, DEPTH), self._late(view), self._key):
-            if self._is_to_try(waiting.job, view.now_s):
+            if self._is_to_try(waiting.job):
                 yield waiting
 
     def _late(self, view: Snapshot) -> list[tuple[float, Waiting]]:
@@ -245,14 +250,13 @@ class Followed:
         late = self.tail.overdue(view.now_s, self.placing.slowdown_alone)
         there = {each.job.id: each for each in view.waiting} if late else {}
         found = [(by_s, there[job_id]) for by_s, job_id in late if job_id in there]
-        return [each for each in found if self._is_to_try(each[1].job, view.now_s)][:DEPTH]
+        return [each for each in found if self._is_to_try(each[1].job)][:DEPTH]
 
-    def _is_to_try(self, job: Job, now_s: float) -> bool:
+    def _is_to_try(self, job: Job) -> bool:
         """Say whether a job might start now that was promised nothing."""
         if self.head is not None and (job.least_gpus or job.gpus) > self.gpus.total:
             return False  # it does not fit, and is not the first
-        known = job.id in self.promises or job.id in self._never
-        return not known and self.due_s.get(job.id, -math.inf) <= now_s
+        return not (job.id in self.promises or job.id in self._never or job.id in self.refused)
 
     def in_reach(self, queue: Sequence[Waiting], count: int) -> Sequence[Waiting]:
         """Return the first jobs of the queue, without those that could not start if nothing ran."""
@@ -275,14 +279,27 @@ class Followed:
             return promise.gpus <= self.gpus.total
         return promise.gpus <= int(self.gpus.free[list(promise.machines)].sum())
 
+    def _has_others(self, promise: PromisedStart, one_machine: int, whole: int) -> bool:
+        """Say whether a job that waits for better machines might start on others, since something ended.
+
+        That is where so many GPUs are free on one machine, or in all on whole ones.
+        """
+        chose = promise.chosen and promise.job_id not in self.refused
+        return chose and promise.gpus <= (one_machine if promise.gpus <= self.largest else whole)
+
     def latest_s(self) -> list[float]:
-        """Return when jobs that were stopped go on at the latest; other promises are due when something ends."""
-        return [each.start_s for job_id in self.stops.left_s if (each := self.promises.by_job.get(job_id))]
+        """Return when jobs go on at the latest that were stopped, and until when others wait for better machines.
+
+        Other promises are due when something ends.
+        """
+        stopped = [each.start_s for job_id in self.stops.left_s if (each := self.promises.by_job.get(job_id))]
+        return [*stopped, *self.better.due_s.values()]
 
     def withdraw(self, job_id: str) -> None:
         """Forget what a job was promised, if anything."""
         if self.promises.withdraw(job_id):
-            self.due_s.clear()
+            self.refused.clear()
+            self.better.due_s.pop(job_id, None)
             self._no_longer_first(job_id)
 
     def _no_longer_first(self, job_id: str) -> None:
@@ -291,7 +308,7 @@ class Followed:
 
     def refuse(self, job: Job) -> None:
         """Note that a job need not be tried again before something ends."""
-        self.due_s[job.id] = math.inf
+        self.refused.add(job.id)
 
     def earliest_s(self, job: Job, view: Snapshot, ahead: int = 0) -> float:
         """Return when enough GPUs are expected to be free for a job, and for `ahead` more that go before it."""
@@ -356,11 +373,10 @@ class Followed:
 
     def waits(self, job: Job, view: Snapshot, seconds: float, effect: Effect) -> bool:
         """Let a job wait for better machines, if that pays, which could start now."""
-        due_s = self.better.wait(job, view, seconds, effect)
-        if due_s is None:
+        if not self.better.wait(job, view, seconds, effect):
             return False
         self._no_longer_first(job.id)  # one that was the first of the queue chose to wait longer
-        self.due_s[job.id] = due_s
+        self.refuse(job)
         return True
 
     def memory(self) -> WaitMemory:
@@ -370,7 +386,7 @@ class Followed:
             self.cluster,
             tuple(self.promises.in_order()),
             self.better.since_s.copy(),
-            self.due_s.copy(),
+            self.better.due_s.copy(),
             frozenset(self.stops.left_s),
             self.head,
             self.constrained_head,
@@ -382,6 +398,7 @@ class Followed:
         for promise in sorted(memory.promises, key=lambda each: each.chosen):  # what was not chosen comes first
             self.promises.make(promise)
         self.better.since_s.update(memory.since_s)
+        self.better.due_s.update(memory.due_s)
         self.head, self.constrained_head = memory.head, memory.constrained_head
 
     def waiter(self, job: Job, seconds: float, view: Snapshot, ahead: Sequence[Waiting]) -> Waiter:

@@ -17,7 +17,7 @@ class WaitMemory(NamedTuple):
     cluster: Cluster
     promises: tuple[PromisedStart, ...]  # the earliest first
     since_s: Mapping[str, float]  # since when a job could have started on several machines, by its id
-    due_s: Mapping[str, float]  # until when it waits for one; inf if it cannot start before something ends
+    due_s: Mapping[str, float]  # until when it waits for better machines at most
     stopped: frozenset[str]  # jobs that ran before, and were stopped for others
     head: str | None = None  # the first job of the queue that did not fit
     constrained_head: str | None = None  # the first that its constraints let wait
@@ -49,14 +49,15 @@ class WaitMemory(NamedTuple):
         job_id = promise.job_id
         if job_id in self.stopped:
             return f"was stopped for another job, and {self._promise(promise, now_s)}"
-        due_s = self.due_s.get(job_id, math.inf)
-        if promise.machines and job_id in self.since_s and due_s < math.inf:
+        if promise.chosen and promise.start_s > now_s:
             names = ", ".join([self.cluster.machines[machine].name for machine in promise.machines])
             racks = {self.cluster.rack_of[machine] for machine in promise.machines}
             where = "on fewer machines" if len(racks) > 1 else "in one rack"
             where = "on one machine" if len(promise.machines) == 1 else where
-            saves = f"{where} it takes {due_s - self.since_s[job_id]:,.0f} s less"
-            return f"waits for {names}, with room expected at {promise.start_s:,.0f} s: {saves}"
+            waits = f"waits for {names}, with room expected at {promise.start_s:,.0f} s"
+            if job_id not in self.since_s or job_id not in self.due_s:
+                return waits
+            return f"{waits}: {where} it takes {self.due_s[job_id] - self.since_s[job_id]:,.0f} s less"
         return self._promise(promise, now_s)
 
     def _promise(self, promise: PromisedStart, now_s: float) -> str:
