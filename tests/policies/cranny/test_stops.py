@@ -1,6 +1,7 @@
 """Jobs that are stopped for others: how much they lose, and when they go on."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from tests.policies.cranny.test_what_must_hold import CLUSTER, jobs
 
 from cranny.core.backfill import DEPTH
 from cranny.core.engine import Engine
-from cranny.core.snapshot import Snapshot
+from cranny.core.snapshot import Snapshot, Waiting
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.model.event import Cancelled, Submitted
@@ -24,6 +25,7 @@ from cranny.policies.cranny.tail import CompletionTimes
 from cranny.run import simulate
 from cranny.sim.replay import Replay
 
+FAR_S = 1e9  # no job ends so late
 ONE_MACHINE = Cluster.fat_tree(1, 1, 8)
 FULL = [Job(f"long-{number}", 2, duration_s=1000.0, restart_s=60.0) for number in range(4)]
 
@@ -95,9 +97,9 @@ def test_no_job_starts_or_goes_on_later_than_promised_or_loses_more_than_it_may(
 def test_all_of_that_holds_for_many_jobs(seed: int) -> None:
     """Most worlds of few jobs need no stop."""
     rng = np.random.default_rng(seed)
-    submit_s = np.cumsum(rng.choice([0.0, 5.0, 120.0, 600.0], 60))
-    gpus = rng.choice([1, 1, 2, 3, 4, 5, 8, 12, 20, 24], 60).tolist()
-    lengths_s = rng.choice([1.0, 60.0, 600.0, 777.0, 3000.0, 7200.0], 60).tolist()
+    submit_s = np.cumsum(rng.choice([0.0, 5.0, 120.0, 600.0], 64))
+    gpus = rng.choice([1, 1, 2, 3, 4, 5, 8, 12, 20, 24], 64).tolist()
+    lengths_s = rng.choice([1.0, 60.0, 600.0, 777.0, 3000.0, 7200.0], 64).tolist()
     came = [
         Job(f"job-{number}", count, "vgg16", submit_s=at_s, duration_s=length_s, restart_s=60.0)
         for number, (count, at_s, length_s) in enumerate(zip(gpus, submit_s.tolist(), lengths_s, strict=True))
@@ -109,8 +111,8 @@ def test_all_of_that_holds_for_many_jobs(seed: int) -> None:
     assert not policy.too_much
 
 
-def full(tail_s: float = math.inf) -> tuple[Engine, Cranny]:
-    """Return a machine that is full since 0 s."""
+def full(tail_s: float = FAR_S) -> tuple[Engine, Cranny]:
+    """Return a machine that is full since 0 s, where it is known where the tail begins unless `tail_s` is inf."""
     policy = Cranny()
     policy.completion_times = CompletionTimes(tail_s)
     engine = Engine(ClusterState(ONE_MACHINE), policy)
@@ -122,7 +124,7 @@ def most_s(policy: Cranny) -> float:
     """Return how much the first job may lose."""
     at = policy._at
     assert at is not None
-    rules = at.stops._rules((), 100.0)
+    rules = at.stops._rules((), Engine(ClusterState(ONE_MACHINE), policy).state.snapshot(100.0))
     return rules.most_s(at._running["long-0"])
 
 
@@ -163,6 +165,36 @@ def test_a_stop_pays_less_if_the_job_runs_longer_where_it_is_placed() -> None:
     # It gains 900 s less what it runs longer; the other loses so long, and 60 s, of which seven in ten count.
     assert at.stops.pay(waiter.running_for(530.0), [victim], view)
     assert not at.stops.pay(waiter.running_for(540.0), [victim], view)
+
+
+def test_what_a_job_with_a_long_restart_loses_counts_twice() -> None:
+    """A waiting job gains 900 s, and the other one loses 50 s and its restart."""
+
+    def stops(restart_s: float) -> bool:
+        came = [replace(job, restart_s=restart_s) for job in FULL]
+        policy = Cranny()
+        policy.completion_times = CompletionTimes(FAR_S)
+        engine = Engine(ClusterState(ONE_MACHINE), policy)
+        engine.handle_all([Submitted(job) for job in came], 0.0)
+        done = engine.handle(Submitted(Job("short", 2, submit_s=100.0, duration_s=50.0)), 100.0)
+        return any(isinstance(each, Stop) for each in done)
+
+    assert stops(150.0)
+    assert stops(0.5 * 900.0 / 0.7 - 51.0)
+    assert not stops(0.5 * 900.0 / 0.7 - 49.0)
+
+
+def test_until_the_tail_is_known_a_job_that_would_end_last_loses_more() -> None:
+    engine, policy = full(math.inf)
+    at = policy._at
+    assert at is not None
+    victim, view = at._running["long-0"], engine.state.snapshot(100.0)
+    waiter = Waiter(Job("short", 2, submit_s=100.0), 50.0, 1000.0, 50.0)
+    # Every second that `long-0` ends after the others, at 1,000 s, counts four times.
+    assert at.stops.pay(waiter.running_for(200.0), [victim], view)
+    assert not at.stops.pay(waiter.running_for(230.0), [victim], view)
+    longer = Waiting(Job("longer", 8, submit_s=100.0, duration_s=5000.0))
+    assert at.stops.pay(waiter.running_for(500.0), [victim], engine.state.snapshot(100.0, [longer]))
 
 
 def test_no_job_is_stopped_for_one_whose_turn_comes_soon_behind_more_than_the_cluster_holds() -> None:

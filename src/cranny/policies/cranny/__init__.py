@@ -80,6 +80,7 @@ class Cranny:
         wait: bool = True,
         preempt: bool = True,
         tail: bool = True,
+        lookahead: bool = True,
         resize: bool = True,
         shift: bool = True,
         phases: bool = False,
@@ -96,6 +97,7 @@ class Cranny:
         self.patience = not_negative(patience, "cranny: patience")
         self.preempt = yes_or_no(preempt, "cranny: preempt")
         self.tail = yes_or_no(tail, "cranny: tail")
+        self.lookahead = yes_or_no(lookahead, "cranny: lookahead")
         self.margin = not_negative(margin, "cranny: margin")
         self.resize = yes_or_no(resize, "cranny: resize")
         self.shift = yes_or_no(shift, "cranny: shift")

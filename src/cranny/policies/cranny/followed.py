@@ -24,6 +24,7 @@ from cranny.policies.cranny.constrained_starts import FirstStart, first_start
 from cranny.policies.cranny.durations import DurationEstimates
 from cranny.policies.cranny.free_gpus import FreeGpus
 from cranny.policies.cranny.link_effects import Effect, LinkEffects
+from cranny.policies.cranny.lookahead import Lookahead
 from cranny.policies.cranny.placing import Placing
 from cranny.policies.cranny.preemption import Expected, Waiter, start_in_turn_s
 from cranny.policies.cranny.promised_starts import PromisedStart, PromisedStarts
@@ -69,6 +70,8 @@ class Followed:
         self._point: ChangePoint | None = None
         self._running: dict[str, Expected] = {}
         self.stops = Stops(policy, self._running, self.gpus, self.promises, self.tail, self._required)
+        lookahead = (policy, self._running, self.gpus, self.placing, self.tail)
+        self._lookahead = Lookahead(*lookahead) if policy.lookahead else None
         self._moved: Expected | None = None  # the job that ended last
         self._tried: list[str] = []  # jobs on the links that do not run there
         self._came_before = False  # whether jobs wait that came before it followed the cluster
@@ -237,7 +240,10 @@ class Followed:
                     or self._has_others(promise, one_machine, whole)
                 ):
                     yield waiting_by_id[promise.job_id]
-        for waiting in late_first(self.in_reach(view.waiting, DEPTH), self._late(view), self._key):
+        queue = self.in_reach(view.waiting, DEPTH)
+        if self._lookahead is not None:
+            queue = self._lookahead.in_best_order(queue, view, self._is_to_try)
+        for waiting in late_first(queue, self._late(view), self._key):
             if self._is_to_try(waiting.job):
                 yield waiting
 

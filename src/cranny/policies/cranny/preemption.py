@@ -4,8 +4,11 @@ The waiting job gains the time until it is expected to start otherwise; the othe
 its own restart. The sum of slowdowns, which are seconds by the length of their job, must fall, and for each second
 lost at least `margin` must be gained. A second that a job loses beyond its own length counts as often as it has
 lost that length, and in all it loses at most as long as it runs where it is placed, or some times as long before
-it ends in the tail: none is stopped for ever. A job that does not allow it is not stopped at all, nor one whose
-restart takes more than a small part of its length: what others gain is known less well than that.
+it ends in the tail: none is stopped for ever. A job that does not allow it is not stopped at all.
+
+What others gain is known less well than that. So where a restart takes more than a small part of the length of its
+job, what that loses counts twice. And as long as it is not known where the tail begins, the longest completion time
+that is expected of any job stands for it.
 """
 
 import math
@@ -24,7 +27,8 @@ from cranny.model.job import Job
 from cranny.policies.cranny.free_gpus import FreeGpus
 from cranny.policies.cranny.tail import Tail
 
-SHORT_RESTART = 0.15  # of the length of a job: with longer restarts it is not stopped, and GPUs are not divided
+SHORT_RESTART = 0.15  # of the length of a job: with longer restarts GPUs are not divided
+LONG_RESTART = 2.0  # times as often counts what is lost by jobs with longer restarts
 MOST_LOST = 4.0  # times as long as a job runs, that it may lose if it does not end in the tail; else once
 SHORTEST_S = 1.0  # jobs count as at least so long when seconds are compared with their lengths
 
@@ -47,6 +51,11 @@ class Expected(NamedTuple):
     def is_estimate(self, now_s: float) -> bool:
         """Say whether its end is only an estimate: it does not say how long it runs, or runs longer than that."""
         return self.running.submitted.duration_s is None or self.end_s <= now_s
+
+    @property
+    def jct_s(self) -> float:
+        """Its completion time, as expected."""
+        return self.end_s - self.running.submitted.submit_s
 
     def slowdowns(self, seconds: float) -> float:
         """Return by how much its slowdown grows if it takes so many seconds longer."""
@@ -101,6 +110,7 @@ class Stopping(NamedTuple):
     margin: float  # seconds that must be gained for each that is lost
     may_stop: Callable[[str], bool]  # whether a job allows it, by its id
     tail: Tail
+    longest_s: float = math.inf  # the longest completion time expected, until it is known where the tail begins
 
     def loss_s(self, each: Expected, waiter: Waiter) -> float:
         """Return what counts as lost if a job is stopped as long as another one runs; inf if it may not be."""
@@ -116,8 +126,9 @@ class Stopping(NamedTuple):
             return math.inf
         job = each.running.submitted
         lost_s = self.lost_s.get(job.id, 0.0) + loss_s
-        counted_s = self.tail.counted_s(each.running.job.gpus, each.end_s - job.submit_s, loss_s)
-        return counted_s * max(1.0, each.slowdowns(lost_s))
+        counted_s = self.tail.counted_s(each.running.job.gpus, each.jct_s, loss_s, self.longest_s)
+        long = LONG_RESTART if job.restart_s > SHORT_RESTART * each.length_s else 1.0
+        return counted_s * long * max(1.0, each.slowdowns(lost_s))
 
     def may_lose(self, each: Expected, loss_s: float) -> bool:
         """Say whether a job may be stopped and lose so many seconds.
@@ -128,7 +139,6 @@ class Stopping(NamedTuple):
         restarting_s = job.restart_s if each.running.attained_gpu_s else 0.0
         return (
             each.running.started_s + restarting_s < self.now_s
-            and job.restart_s <= SHORT_RESTART * each.length_s
             and self.may_stop(job.id)
             and loss_s <= self.most_s(each)
         )
@@ -141,8 +151,7 @@ class Stopping(NamedTuple):
         """
         lost_s = self.lost_s.get(each.running.job.id, 0.0)
         run_s = each.length_s * each.slowdown
-        jct_s = each.end_s - each.running.submitted.submit_s
-        outside_s = min(MOST_LOST * run_s - lost_s, self.tail.begins_s(each.running.job.gpus) - jct_s)
+        outside_s = min(MOST_LOST * run_s - lost_s, self.tail.begins_s(each.running.job.gpus) - each.jct_s)
         return min(max(run_s - lost_s, outside_s), self.next_promise_s(each.end_s) - each.end_s)
 
     def next_promise_s(self, end_s: float) -> float:

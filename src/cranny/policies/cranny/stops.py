@@ -54,7 +54,7 @@ class Stops:
     def in_place_of(self, waiter: Waiter, view: Snapshot) -> list[Expected]:
         """Return running jobs that should be stopped for a while so that a waiting one can run in their place."""
         job = waiter.job
-        rules = self._rules({job.id}, view.now_s)
+        rules = self._rules({job.id}, view)
         running, gpus = self._running.values(), self._gpus
         constraints = self._required(job.id)
         if constraints is not None:
@@ -73,7 +73,7 @@ class Stops:
         freed = sum(each.running.job.gpus for each in stopped)
         if not self._promises.allow_beside(job.id, job.gpus, freed, now_s, now_s + waiter.runs_s):
             return False
-        rules = self._rules({job.id}, now_s)
+        rules = self._rules({job.id}, view)
         losses_s = [rules.loss_s(each, waiter) for each in stopped]
         slowdowns = [each.slowdowns(loss_s) for each, loss_s in zip(stopped, losses_s, strict=True)]
         return rules.pays((waiter,), math.fsum(losses_s), math.fsum(slowdowns))
@@ -95,14 +95,23 @@ class Stops:
         release_s = np.sort(self._gpus.releases_for(first, view), axis=None)
         release_s = release_s[: np.searchsorted(release_s, math.inf)]
         head = next((each.job.id for each, _ in queue if each.job.id == head), "")
-        rules = self._rules({head}, view.now_s)
+        rules = self._rules({head}, view)
         return MakingWay(queue, head, release_s, self._promises, rules).find(large, placing, view)
 
-    def _rules(self, starting: Collection[str], now_s: float) -> Stopping:
+    def _rules(self, starting: Collection[str], view: Snapshot) -> Stopping:
         """Return what decides which jobs may be stopped so that some others start."""
         promised_s = [each.start_s for each in self._promises.in_order() if each.job_id not in starting]
-        policy = self._policy
-        return Stopping(now_s, promised_s, self._lost_s, policy.margin, policy.rules.may_stop, self._tail)
+        policy, tail = self._policy, self._tail
+        longest_s = math.inf if tail.learned else self._longest_s(view)
+        return Stopping(
+            view.now_s, promised_s, self._lost_s, policy.margin, policy.rules.may_stop, tail, longest_s
+        )
+
+    def _longest_s(self, view: Snapshot) -> float:
+        """Return the longest completion time expected of a running job, or of a waiting one if it started now."""
+        running_s = [each.jct_s for each in self._running.values()]
+        waiting_s = [view.now_s - each.job.submit_s + self._policy.left_s(each) for each in view.waiting]
+        return max(running_s + waiting_s)
 
     # -- what becomes of them ------------------------------------------------------------------------------
 
@@ -112,7 +121,7 @@ class Stops:
         Those that cannot run everywhere are promised the machines that they had: other GPUs are of no use to them.
         """
         now_s = view.now_s
-        rules = self._rules(starting, now_s)
+        rules = self._rules(starting, view)
         for each, most_s in [(each, rules.most_s(each)) for each in jobs]:
             job = each.running.submitted
             self._since_s[job.id] = now_s

@@ -101,6 +101,7 @@ class Tail:
 
     def __init__(self, times: CompletionTimes, gpus: int) -> None:
         self._times = times
+        self._tailless = not gpus
         self._most_gpus = int(MOST_GPUS * gpus)
         self._waiting: set[str] = set()  # jobs that came to the queue, by their ids
         # Those that came since `overdue` was asked, with what is left of them and their keys, by their ids.
@@ -110,13 +111,21 @@ class Tail:
         self._start_by: dict[str, tuple[float, int, str]] = {}
         self._number = 0  # of the last of them
 
+    @property
+    def learned(self) -> bool:
+        """Whether it is known where the tail begins, or nothing counts more there."""
+        return self._tailless or self._times.tail_s < math.inf
+
     def begins_s(self, gpus: int) -> float:
         """Return the completion time from which a job of so many GPUs is in the tail."""
         return self._times.tail_s if gpus <= self._most_gpus else math.inf
 
-    def counted_s(self, gpus: int, jct_s: float, more_s: float) -> float:
-        """Return as how many seconds it counts if a job completes so much later than after `jct_s`."""
-        begins_s = self.begins_s(gpus)
+    def counted_s(self, gpus: int, jct_s: float, more_s: float, longest_s: float = math.inf) -> float:
+        """Return as how many seconds it counts if a job completes so much later than after `jct_s`.
+
+        `longest_s` stands for where the tail begins as long as that is not known.
+        """
+        begins_s = self.begins_s(gpus) if self.learned else longest_s
         within_s = max(0.0, jct_s + more_s - begins_s) - max(0.0, jct_s - begins_s)
         return more_s + (WEIGHT - 1.0) * within_s
 
