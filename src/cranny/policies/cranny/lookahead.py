@@ -7,11 +7,11 @@ jobs started early where that does not delay the first that waits. They are trie
 
     completion times / those in the order of the queue + slowdowns / those in the order of the queue
 
-is least, with seconds in the tail counted as often as elsewhere (`tail`). As long as it is not known where the tail
-begins, the longest completion time is added, of waiting and running jobs, by that in the order of the queue.
+is least, with seconds in the tail counted as often as elsewhere (`tail`). As long as it is not known where the
+tail begins, the longest completion time is added, of waiting and running jobs, by that in the order of the queue.
 
-Jobs are taken to need nothing but GPUs, and no more of them to come. Those whose keys have passed keep their places,
-so that none is passed for ever; and so do those of another priority, or behind the first eight.
+Jobs are taken to need nothing but GPUs, and no more of them to come. Those whose keys have passed keep their
+places, so that none is passed for ever; and so do those of another priority, or behind the first eight.
 """
 
 import math

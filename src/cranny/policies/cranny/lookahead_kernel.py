@@ -1,4 +1,4 @@
-"""Orders of a few waiting jobs, compiled: each is played out, and that which is expected to cost least is found."""
+"""Orders of a few waiting jobs, compiled: each is played out, and the one that is expected to cost least found."""
 
 from typing import NamedTuple
 

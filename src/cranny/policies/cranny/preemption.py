@@ -6,9 +6,9 @@ lost at least `margin` must be gained. A second that a job loses beyond its own 
 lost that length, and in all it loses at most as long as it runs where it is placed, or some times as long before
 it ends in the tail: none is stopped for ever. A job that does not allow it is not stopped at all.
 
-What others gain is known less well than that. So where a restart takes more than a small part of the length of its
-job, what that loses counts twice. And as long as it is not known where the tail begins, the longest completion time
-that is expected of any job stands for it.
+What others gain is known less well than that. So where a restart takes more than a small part of the length of
+its job, what that loses counts twice. And as long as it is not known where the tail begins, the longest completion
+time that is expected of any job stands for it.
 """
 
 import math
