@@ -1,4 +1,4 @@
-"""Orders of a few waiting jobs, compiled: each is played out, and the one that is expected to cost least found."""
+"""Orders of a few waiting jobs, compiled: each is played out, and the one expected to cost least is found."""
 
 from typing import NamedTuple
 
