@@ -15,11 +15,11 @@ for one machine, one rack or whole machines, if that is expected sooner than wha
 The queue is sorted by submission + patience x length x sqrt(GPUs): short and small jobs pass others, and no job is
 passed for ever, since the keys of later jobs grow. Where its first jobs compete for GPUs, those come earlier that
 fit together better (`lookahead`). A job that would end in the tail of the completion times if it waited longer is
-tried first, and seconds that jobs lose there count more (`tail`). The first job that does not fit is promised a start:
-when enough GPUs are expected to be free. Others may start as long as they leave it that. A running job is stopped
-for a short one only if in all less is lost than gained (`preemption`), a large one for many small ones together
-(`making_way`), and is promised when it goes on at the latest (`stops`). With `move_every_s` jobs that state their
-restart also move every so often, if that pays (`moves`).
+tried first, and seconds that jobs lose there count more (`tail`). The first job that does not fit is promised a
+start: when enough GPUs are expected to be free. Others may start as long as they leave it that. A running job is
+stopped for a short one only if in all less is lost than gained (`preemption`), a large one for many small ones
+together (`making_way`), and is promised when it goes on at the latest (`stops`). With `move_every_s` jobs that
+state their restart also move every so often, if that pays (`moves`).
 
 As long as jobs run or wait that can be resized, GPUs are divided among all jobs, if their restarts are short
 (`dividing`): in order of the queue, or by the exact shares of `has-resets`.
