@@ -72,13 +72,15 @@ def test_a_job_waits_as_long_as_it_says_that_better_machines_save() -> None:
         assert started(Cranny(), machines_in_use(share * saves_s).snapshot(0.0, [Waiting(WIDE)])) == starts
 
 
-@pytest.mark.parametrize("ended", [1, 4])
-def test_a_job_that_waits_starts_on_other_machines_that_are_as_good(ended: int) -> None:
+def test_a_job_waits_for_the_machines_kept_for_it_and_takes_no_others_before_it_gives_up() -> None:
     state, policy = machines_in_use(10_000.0), Cranny()
     assert not started(policy, state.snapshot(0.0, [Waiting(WIDE)]))
-    for number in range(ended):
+    due_s = policy.next_s(state.snapshot(0.0, [Waiting(WIDE)]))
+    assert due_s > 10_000.0
+    for number in range(4):
         state.release(f"half-{number}")  # sooner than expected
     later = state.snapshot(20.0, [Waiting(WIDE)])
-    assert started(policy, later) == (["wide"] if ended > 1 else [])
-    if ended == 1:
-        assert "on fewer machines it takes" in policy.why_wait(WIDE, later)
+    assert not started(policy, later)
+    assert "on fewer machines it takes" in policy.why_wait(WIDE, later)
+    assert policy.next_s(later) == due_s
+    assert started(policy, state.snapshot(due_s, [Waiting(WIDE)])) == ["wide"]

@@ -1,8 +1,9 @@
 """Waits for better machines than those that are free: for one machine, one rack, or whole machines.
 
 A job that can start on several machines may wait until better ones are free, where it would take less, as would
-jobs whose links it would share. They are kept for it. It waits no longer in all than what that saves, so it loses
-at most as much again.
+jobs whose links it would share. They are kept for it, and until then it takes no others that become free: jobs that
+did not choose to wait may have these. It waits no longer in all than what that saves, so it loses at most as much
+again.
 """
 
 import math

@@ -15,7 +15,6 @@ of 60 s, in 0.67 with 600 s, and in 0.84 if they come in a stream, with 1.00, 1.
 the policy that needs the fewest.
 """
 
-import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -150,10 +149,9 @@ def suited_sizes(job: Job, view: Snapshot, placing: "Placing") -> SuitedSizes:
 
     Tried are what it asks for, the least and the most that it can have, and half of the most again and again.
 
-    Two jobs that are alike complete on average after 1.5 times as long as one of them takes if they run one after
-    the other, and side by side, with half the workers, after as long as one takes with half. So workers are worth
-    having as long as twice as many are about 1.5 times as fast: a job wants the number with the least time x
-    sqrt(workers), by which it also comes first in the queue.
+    They cost what the first of the queue costs on mixed GPUs (`shortest_first`): the GPUs that it holds, and those
+    that it asks for, as long as it takes. So the last half of the workers that a job asks for is worth having if it
+    is 4/3 times as fast with them, and twice as many if it is 3/2 times as fast.
     """
     least, most = min_gpus(job), min(max_gpus(job), view.cluster.gpus)
     if least >= most:
@@ -164,8 +162,10 @@ def suited_sizes(job: Job, view: Snapshot, placing: "Placing") -> SuitedSizes:
         for size in sorted(sizes)
         if least <= size <= most
     }
-    wanted = min((size for size in times if size <= job.gpus), key=lambda size: times[size] * math.sqrt(size))
-    return SuitedSizes(wanted, min(times, key=times.__getitem__))
+    cost = {size: (size + job.gpus) * seconds for size, seconds in times.items()}
+    return SuitedSizes(
+        min((size for size in cost if size <= job.gpus), key=cost.__getitem__), min(cost, key=cost.__getitem__)
+    )
 
 
 def _placed(jobs: Sequence[DividedJob], sizes: Mapping[str, int], view: Snapshot, at: "Followed") -> Plan | None:

@@ -228,17 +228,10 @@ class Followed:
         """Yield the jobs that might start: those that were promised to first, then others in order."""
         if len(self.promises):
             waiting_by_id = {each.job.id: each for each in view.waiting}
-            free = self.gpus.free
-            one_machine, whole = int(free.max()), int(free[free == self.gpus.size].sum())
             for promise in self.promises.in_order():
                 if promise.job_id not in waiting_by_id:
                     self.withdraw(promise.job_id)
-                elif (
-                    promise.start_s <= view.now_s
-                    or self._has_room(promise)
-                    or self._lost(promise, view)
-                    or self._has_others(promise, one_machine, whole)
-                ):
+                elif promise.start_s <= view.now_s or self._has_room(promise) or self._lost(promise, view):
                     yield waiting_by_id[promise.job_id]
         queue = self.in_reach(view.waiting, DEPTH)
         if self._lookahead is not None:
@@ -284,14 +277,6 @@ class Followed:
         if not promise.machines:
             return promise.gpus <= self.gpus.total
         return promise.gpus <= int(self.gpus.free[list(promise.machines)].sum())
-
-    def _has_others(self, promise: PromisedStart, one_machine: int, whole: int) -> bool:
-        """Say whether a job that waits for better machines might start on others, since something ended.
-
-        That is where so many GPUs are free on one machine, or in all on whole ones.
-        """
-        chose = promise.chosen and promise.job_id not in self.refused
-        return chose and promise.gpus <= (one_machine if promise.gpus <= self.largest else whole)
 
     def latest_s(self) -> list[float]:
         """Return when jobs go on at the latest that were stopped, and until when others wait for better machines.
