@@ -12,6 +12,7 @@ from pathlib import Path
 from benchmarks.measure import judged_policy
 from benchmarks.regret import judgement, tables
 from benchmarks.regret.ablation import other_settings, switched_off
+from benchmarks.regret.chance import chance
 from benchmarks.regret.named_best import NamedBest, named_best, replay_best
 from benchmarks.regret.page import fill, paragraphs
 from benchmarks.regret.replays import (
@@ -124,13 +125,16 @@ def _fill(
 
 
 def _verdicts(rows: Sequence[judgement.Row], own: Contender) -> list[str]:
-    """Say which limits are held, and how many cells are above that of the worst."""
+    """Say which limits are held, and how many cells are above that of the worst, and would be by chance."""
     limits = [
         f"{budget.name} {budget.value:.3f}, at most {budget.limit:g}: {verdict}"
         for budget, verdict in tables.verdicts(rows, own)
     ]
+    by_chance = {part: chance(cells) for part, cells in tables.cells_by_part(rows, own).items()}
     return limits + [
-        f"{found.above} of {found.cells} {part} cells above {judgement.WORST}, {found.surely_above} beyond doubt"
+        f"{found.above} of {found.cells} {part} cells above {judgement.WORST}, {found.surely_above} beyond doubt;"
+        f" if none was truly above 1, {by_chance[part].above:.1f} would be by chance,"
+        f" and none with a probability of {by_chance[part].none:.1%}"
         for part, found in tables.scores(rows, own).items()
     ]
 

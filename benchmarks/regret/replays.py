@@ -39,9 +39,9 @@ Found = dict[RegretCell, CellOutcome]
 
 
 def seeds_of(world: World, part: str, count: int) -> range:
-    """Return the seeds of a part; a world whose mix is held out has none to tune on."""
+    """Return the seeds of a part, at most ten to tune on; a world whose mix is held out has none of these."""
     if part == TUNED:
-        return range(0 if world.held_out else count)
+        return range(0 if world.held_out else min(count, FIRST_HELD_OUT))
     return range(FIRST_HELD_OUT, FIRST_HELD_OUT + count)
 
 

@@ -88,8 +88,13 @@ def ratio_text(value: float) -> str:
 
 def scores(rows: Sequence[Row], own: Contender) -> dict[str, Score]:
     """Return the score of a policy in each part."""
-    by_part = {part: [cell for row in rows if row.part == part for cell in judge(row, own)] for part in PARTS}
+    by_part = cells_by_part(rows, own)
     return {part: found for part, cells in by_part.items() if (found := score(cells)) is not None}
+
+
+def cells_by_part(rows: Sequence[Row], own: Contender) -> dict[str, list[Ratio]]:
+    """Return all cells of a policy."""
+    return {part: [cell for row in rows if row.part == part for cell in judge(row, own)] for part in PARTS}
 
 
 def scores_table(rows: Sequence[Row], contenders: Iterable[Contender]) -> TextTable:

@@ -5,9 +5,11 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from benchmarks.regret import __main__ as command
 from benchmarks.regret import ablation, judgement, tables
+from benchmarks.regret.chance import chance
 from benchmarks.regret.log_world import failures
 from benchmarks.regret.named_best import TITLE, named_best
 from benchmarks.regret.replays import (
@@ -25,6 +27,7 @@ from benchmarks.regret.world import Contender, World
 from benchmarks.regret.worlds import WORLDS
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import t
 
 from cranny.analysis.sweep.cell import CellOutcome
 from cranny.model.errors import InputError
@@ -165,6 +168,8 @@ def test_policies_left_out_have_a_reason_and_exist() -> None:
 def test_mixes_that_are_held_out_have_no_seeds_to_tune_on() -> None:
     assert list(seeds_of(ITP, TUNED, 3)) == [0, 1, 2]
     assert list(seeds_of(ITP, HELD_OUT, 3)) == [10, 11, 12]
+    assert list(seeds_of(ITP, TUNED, 50)) == list(range(10))
+    assert list(seeds_of(ITP, HELD_OUT, 50)) == list(range(10, 60))
     assert not seeds_of(WORLDS["titan-ring-philly"], TUNED, 3)
     cells = plan(WORLDS.values(), [A], 2, PARTS)
     assert all(cell.seed >= 10 for cell in cells if cell.world.held_out)
@@ -266,6 +271,29 @@ def test_cells_are_above_the_limit_beyond_doubt_if_their_whole_interval_is() -> 
         found = judgement.score(judgement.judge(row({A: [1.0, 1.0], B: values}), B))
         assert found is not None
         assert (found.above, found.surely_above) == counts
+
+
+def cell(value: float, low: float | None, high: float | None, seeds: int = 10) -> judgement.Ratio:
+    return judgement.Ratio("world", TUNED, "mean_jct_s", value, low, high, "other", seeds)
+
+
+def test_cells_are_above_the_limit_by_chance_as_often_as_their_intervals_say() -> None:
+    # An interval whose end is the limit leaves it with 2.5 %; what is measured beyond 1 counts as 1.
+    at_limit = cell(1.0, 1.0 / 1.03, 1.03)
+    assert chance([at_limit]) == pytest.approx((0.025, 0.975))
+    assert chance([cell(1.2, 1.2 / 1.03, 1.2 * 1.03)]) == pytest.approx((0.025, 0.975))
+    assert chance([at_limit, at_limit]) == pytest.approx((0.05, 0.975**2))
+    assert chance([cell(0.9, 0.8, 0.9**2 / 0.8)]).above < chance([cell(1.0, 0.9, 1.0 / 0.9)]).above
+    assert chance([cell(1.0, None, None, 1), cell(1.0, 1.0, 1.0)]) == (0.0, 1.0)  # all seeds alike, or one
+
+
+def test_chance_is_what_draws_say() -> None:
+    """Ten seeds are drawn again and again for a ratio that is truly 1; the interval is of as much noise."""
+    rng = np.random.default_rng(0)
+    means = 0.05 * rng.normal(size=(20_000, 10)).mean(axis=1)
+    half = 0.05 / math.sqrt(10) * t.ppf(0.975, 9)
+    found = chance([cell(1.0, math.exp(-half), math.exp(half))]).above
+    assert found == pytest.approx((means > math.log(judgement.WORST)).mean(), abs=0.02)
 
 
 def test_only_the_policies_that_a_page_names_as_the_best_are_replayed(
