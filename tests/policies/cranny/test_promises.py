@@ -83,7 +83,7 @@ def test_a_start_is_promised_when_enough_gpus_are_free_beside_other_promises(
     before: list[tuple[int, float]], gpus: int
 ) -> None:
     release_s = np.arange(16.0).reshape(4, 4) * 5
-    promises = PromisedStarts(release_s)
+    promises = PromisedStarts(lambda: release_s)
     for number, (count, start_s) in enumerate(before):
         promises.make(PromisedStart(f"job-{number}", count, start_s))
     start_s = promises.earliest_s("new", gpus, 0.0, release_s)
@@ -93,7 +93,7 @@ def test_a_start_is_promised_when_enough_gpus_are_free_beside_other_promises(
 
 def test_gpus_on_machines_that_a_constrained_job_waits_for_are_not_counted_before_it_starts() -> None:
     release_s = np.array([[-math.inf, -math.inf, 100.0], [-math.inf, -math.inf, 20.0], [5.0, 60.0, 80.0]])
-    promises = PromisedStarts(release_s)
+    promises = PromisedStarts(lambda: release_s)
     promises.make(PromisedStart("bound", 3, 100.0, (0,), constrained=True))
     assert promises.earliest_s("new", 3, 0.0, release_s) == 80.0  # beside the three of the other
     promises.make(PromisedStart("new", 3, 20.0))

@@ -238,6 +238,7 @@ class Cranny:
             if each.job.gpus <= at.largest
             and (each.job.id == at.head or each.job.id not in at.promises)
             and self.rules.constraints_of(each.job.id) is None
+            and each.job.resources is None
         ]
         queue = [each for each in queue if view.eligible(each[0].job) == view.eligible(queue[0][0].job)]
         found = at.stops.make_way(queue, at.head, at.placing, view) if queue else None
@@ -270,14 +271,14 @@ class Cranny:
                 return None
             waiter = waiter.running_for(seconds * found.effect.slowdown)
             placement = found.placement
-        if not at.stops.pay(waiter, stopped, view):
+        if not at.stops.pay(waiter, stopped, view) or at.stops.take_kept(waiter, stopped, placement, view):
             return None
         at.stops.stop(stopped, {job.id}, view)
         stops = [Stop(each.running.job.id, f"preempted by job {job.id!r}") for each in stopped]
         return Plan(view.version, (*stops, Start(job, placement, waiting.attained_gpu_s)))
 
     def next_s(self, view: Snapshot) -> float:
-        """Return when a job gives up to wait for a better place, a stopped one must go on, or moves are due."""
+        """Return when a job gives up waiting for a better place, a stopped one must go on, or moves are due."""
         moves_s = self._moves.next_s(view.now_s) if self._moves else math.inf
         if self._at is None:
             return moves_s

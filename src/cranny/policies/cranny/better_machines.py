@@ -1,9 +1,9 @@
 """Waits for better machines than those that are free: for one machine, one rack, or whole machines.
 
 A job that can start on several machines may wait until better ones are free, where it would take less, as would
-jobs whose links it would share. They are kept for it, and until then it takes no others that become free: jobs that
-did not choose to wait may have these. It waits no longer in all than what that saves, so it loses at most as much
-again.
+jobs whose links it would share. They are kept for it. Until then it takes no others that become free: these are
+left to jobs that did not choose to wait. It waits no longer in all than what that saves, so it loses at most as
+much again.
 """
 
 import math
@@ -102,5 +102,6 @@ class BetterMachines:
 
     def keep(self, job_ids: AbstractSet[str]) -> None:
         """Forget all but some jobs."""
-        for job_id in self.since_s.keys() - job_ids:
-            self.started(job_id)
+        for known in (self.since_s, self.due_s):
+            for job_id in known.keys() - job_ids:
+                known.pop(job_id)

@@ -13,7 +13,7 @@ from cranny.core.backfill import DEPTH
 from cranny.core.change_log import Change, ChangePoint
 from cranny.core.constraints import Constraints
 from cranny.core.machine_set import members
-from cranny.core.snapshot import Snapshot, Waiting
+from cranny.core.snapshot import ALL, Snapshot, Waiting
 from cranny.core.traffic import SILENT, isolated
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
@@ -48,7 +48,7 @@ class Followed:
         self.gpus = FreeGpus(cluster)
         self.largest = int(self.gpus.size.max())  # GPUs of a machine
         self.sizes = SizesSeen(self.largest)
-        self.promises = PromisedStarts(self.gpus.release_s)
+        self.promises = PromisedStarts(self.gpus.up_releases)
         self.head: str | None = None  # the first job of the queue that did not fit, which has a promise
         self.constrained_head: str | None = None  # the first that its constraints let wait, which has one too
         self._never: set[str] = set()  # jobs whose constraints cannot be met by the machines that are up
@@ -229,10 +229,11 @@ class Followed:
         if len(self.promises):
             waiting_by_id = {each.job.id: each for each in view.waiting}
             for promise in self.promises.in_order():
-                if promise.job_id not in waiting_by_id:
+                waiting = waiting_by_id.get(promise.job_id)
+                if waiting is None:
                     self.withdraw(promise.job_id)
-                elif promise.start_s <= view.now_s or self._has_room(promise) or self._lost(promise, view):
-                    yield waiting_by_id[promise.job_id]
+                elif promise.start_s <= view.now_s or self._has_room(promise, waiting.job, view):
+                    yield waiting
         queue = self.in_reach(view.waiting, DEPTH)
         if self._lookahead is not None:
             queue = self._lookahead.in_best_order(queue, view, self._is_to_try)
@@ -263,20 +264,23 @@ class Followed:
             return queue[:count]
         return list(islice((each for each in queue if each.job.id not in self._never), count))
 
-    def _lost(self, promise: PromisedStart, view: Snapshot) -> bool:
-        """Say whether a job was promised machines within its constraints of which one no longer takes jobs."""
-        return self._required(promise.job_id) is not None and not all(map(view.is_up, promise.machines))
-
     def _required(self, job_id: str) -> Constraints | None:
         """Return the constraints of a job if they forbid it some placements."""
         constraints = self._policy.rules.constraints_of(job_id)
         return constraints if constraints is not None and constraints.required else None
 
-    def _has_room(self, promise: PromisedStart) -> bool:
-        """Say whether a job might start before it was promised: where it waits for machines, on these."""
+    def _has_room(self, promise: PromisedStart, job: Job, view: Snapshot) -> bool:
+        """Say whether a job might start before it was promised.
+
+        One that waits for machines might where these have room; or if one of them no longer takes jobs. One that
+        was stopped, and has not chosen any, goes on anywhere.
+        """
+        if job.id in self.stops.left_s and not promise.chosen:
+            return job.gpus <= view.available(job).gpus
         if not promise.machines:
             return promise.gpus <= self.gpus.total
-        return promise.gpus <= int(self.gpus.free[list(promise.machines)].sum())
+        room = promise.gpus <= int(self.gpus.free[list(promise.machines)].sum())
+        return room or (view.up_machines != ALL and not all(map(view.is_up, promise.machines)))
 
     def latest_s(self) -> list[float]:
         """Return when jobs go on at the latest that were stopped, and until when others wait for better machines.

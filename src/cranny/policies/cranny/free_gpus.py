@@ -8,7 +8,7 @@ import numpy as np
 
 from cranny.core.accounting import Running
 from cranny.core.snapshot import ALL, Snapshot
-from cranny.model.arrays import Floats, Ints
+from cranny.model.arrays import Flags, Floats, Ints
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 
@@ -49,6 +49,7 @@ class FreeGpus:
         self.racks = np.split(self.by_rack, self.rack_start[1:-1])  # the machines of each
         self.rack_free[:] = np.bincount(self.rack, weights=self.size)
         self._up, self._width = ALL, largest
+        self._takes_jobs: Flags = np.ones((count, 1), bool)
         self._set_releases = kernel.set_releases
         # Everything as the kernels take it for a job that may not use all machines; it shows later changes, too.
         self.arrays = kernel.ClusterArrays(
@@ -82,10 +83,15 @@ class FreeGpus:
         changed = view.up_machines != self._up
         if changed:
             self._up = view.up_machines
+            self._takes_jobs = view.membership(self._up)[:, None]  # (machines, 1)
             self.free[:] = view.free
             self.total = int(self.free.sum())
             self.rack_free[:] = np.bincount(self.rack, weights=self.free, minlength=len(self.rack_free))
         return changed
+
+    def up_releases(self) -> Floats:
+        """Return when each GPU is expected to be free, (machines, GPUs): never on a machine that takes no jobs."""
+        return self.release_s if self._up == ALL else np.where(self._takes_jobs, self.release_s, math.inf)
 
     def seen_by(self, job: Job, view: Snapshot, kept: Collection[int] = ()) -> "ClusterArrays":
         """Return the machines that a job may use, without those kept, in a view or a what-if of it."""

@@ -3,8 +3,8 @@
 The waiting job gains the time until it is expected to start otherwise; the other loses the time that it runs, and
 its own restart. The sum of slowdowns, which are seconds by the length of their job, must fall, and for each second
 lost at least `margin` must be gained. A second that a job loses beyond its own length counts as often as it has
-lost that length, and in all it loses at most as long as it runs where it is placed, or some times as long before
-it ends in the tail: none is stopped for ever. A job that does not allow it is not stopped at all.
+lost that length, and in all it loses at most as long as it runs where it is placed, or `MOST_LOST` times as long
+if it does not end in the tail by that: none is stopped for ever. A job that does not allow it is not stopped.
 
 What others gain is known less well than that. So where a restart takes more than a small part of the length of
 its job, what that loses counts twice. And as long as it is not known where the tail begins, the longest completion
@@ -28,7 +28,7 @@ from cranny.policies.cranny.free_gpus import FreeGpus
 from cranny.policies.cranny.tail import Tail
 
 SHORT_RESTART = 0.15  # of the length of a job: with longer restarts GPUs are not divided
-LONG_RESTART = 2.0  # times as often counts what is lost by jobs with longer restarts
+LONG_RESTART = 2.0  # what jobs with longer restarts lose counts so many times
 MOST_LOST = 4.0  # times as long as a job runs, that it may lose if it does not end in the tail; else once
 SHORTEST_S = 1.0  # jobs count as at least so long when seconds are compared with their lengths
 

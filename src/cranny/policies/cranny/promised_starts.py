@@ -9,7 +9,7 @@ once their start is due.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -29,10 +29,10 @@ class PromisedStart(NamedTuple):
 
 
 class PromisedStarts:
-    """Promises to waiting jobs, and when GPUs are expected to be free, (GPUs,)."""
+    """Promises to waiting jobs; `release_s` says when each GPU is expected to be free, (machines, GPUs)."""
 
-    def __init__(self, release_s: Floats) -> None:
-        self._release_s = release_s  # which changes as jobs start and end
+    def __init__(self, release_s: Callable[[], Floats]) -> None:
+        self._release_s = release_s
         self.by_job: dict[str, PromisedStart] = {}  # by the ids of jobs, in the order in which they were made
         self._extra: dict[str, int] = {}  # GPUs that are left at each promise, until something changes
 
@@ -79,6 +79,15 @@ class PromisedStarts:
             machine
             for promise in others
             if promise.job_id != job_id and end_s > promise.start_s
+            for machine in promise.machines
+        ]
+
+    def only_machines(self, job_id: str, end_s: float) -> list[int]:
+        """Return machines promised to other jobs that can start on no others, before some time."""
+        return [
+            machine
+            for promise in self.by_job.values()
+            if promise.job_id != job_id and promise.constrained and not promise.chosen and end_s > promise.start_s
             for machine in promise.machines
         ]
 
@@ -131,10 +140,11 @@ class PromisedStarts:
     def _left_at(self, promise: PromisedStart) -> int:
         """Return the GPUs that are left at the time of a promise once it and those before are kept."""
         if promise.job_id not in self._extra:
-            free = int(np.count_nonzero(self._release_s <= promise.start_s))
+            release_s = self._release_s()
+            free = int(np.count_nonzero(release_s <= promise.start_s))
             for other in self.by_job.values():
                 if other.constrained and other.start_s > promise.start_s:
-                    free -= int(np.count_nonzero(self._release_s[list(other.machines)] <= promise.start_s))
+                    free -= int(np.count_nonzero(release_s[list(other.machines)] <= promise.start_s))
             kept = sum(other.gpus for other in self.by_job.values() if other.start_s <= promise.start_s)
             self._extra[promise.job_id] = free - kept
         return self._extra[promise.job_id]

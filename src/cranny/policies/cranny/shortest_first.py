@@ -47,7 +47,8 @@ class ShortestFirst:
         self._gpus: dict[str, int] = {}  # of each type
         self._kind: Ints = np.zeros(0, dtype=np.int64)  # (machines,) the index of each machine's type
         self._size: Ints = np.zeros(0, dtype=np.int64)  # (machines,) all of its GPUs
-        self._up: Ints = np.zeros(0, dtype=np.int64)  # (machines,) likewise, 0 of those that take no jobs
+        # (machines,) GPUs that are free or divided, 0 where machines take no jobs
+        self._up: Ints = np.zeros(0, dtype=np.int64)
         # In one plan.
         self._price: Floats = np.zeros(0)  # (machines,) of one GPU
         self._speed: dict[str, Floats] = {}  # (machines,) of one GPU, 0 where a job cannot run; by the ids of jobs
@@ -74,8 +75,9 @@ class ShortestFirst:
             self._gpus = dict.fromkeys(types, 0)
             for machine in machines:
                 self._gpus[machine.gpu_type] += machine.gpus
-        up = view.up_machines
-        self._up = self._size if up == ALL else np.where(view.membership(up), self._size, 0)
+        held = sum((self._held(each, view) for each in view.running.values()), np.zeros_like(self._size))
+        there = view.free + held  # without what jobs have that are not divided among
+        self._up = there if view.up_machines == ALL else np.where(view.membership(view.up_machines), there, 0)
         self._estimates.follow(view)
         self._speed.clear()
         jobs = [each.job for each in view.waiting]

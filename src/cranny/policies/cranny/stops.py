@@ -5,6 +5,7 @@ then lost as much as it may (`preemption`), or its GPUs would come too late for 
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
@@ -12,8 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cranny.core.accounting import Running
+from cranny.core.backfill import DEPTH
 from cranny.core.constraints import Constraints
 from cranny.core.snapshot import ALL, Snapshot
+from cranny.model.placement import Placement
 from cranny.policies.cranny import preemption
 from cranny.policies.cranny.free_gpus import FreeGpus
 from cranny.policies.cranny.making_way import MadeWay, MakingWay, Queue
@@ -48,6 +51,8 @@ class Stops:
         self.left_s: dict[str, float] = {}  # of the length of those that ran before and wait
         self._lost_s: dict[str, float] = {}  # by being stopped for others
         self._since_s: dict[str, float] = {}  # when those that wait were stopped for others
+        self._ended: tuple[str, float] | None = None  # the job that ended last, and what it had lost
+        self._longest: tuple[Snapshot, float] | None = None  # the longest completion time expected in a view
 
     # -- which jobs ----------------------------------------------------------------------------------------
 
@@ -78,6 +83,19 @@ class Stops:
         slowdowns = [each.slowdowns(loss_s) for each, loss_s in zip(stopped, losses_s, strict=True)]
         return rules.pays((waiter,), math.fsum(losses_s), math.fsum(slowdowns))
 
+    def take_kept(
+        self, waiter: Waiter, stopped: Collection[Expected], placement: Placement, view: Snapshot
+    ) -> bool:
+        """Say whether a job that runs in place of others would take more than their GPUs of a kept machine.
+
+        It is kept for a job that can start on no others; those that jobs only chose to wait for may be taken.
+        """
+        kept = self._promises.only_machines(waiter.job.id, view.now_s + waiter.runs_s)
+        freed: Counter[int] = Counter()
+        for each in stopped:
+            freed.update(each.running.placement.counts)
+        return any(placement.counts[machine] > freed[machine] for machine in kept)
+
     def make_way(self, queue: Queue, head: str | None, placing: Placing, view: Snapshot) -> MadeWay | None:
         """Return a job on several machines that makes way for waiting ones of one machine each, if that pays.
 
@@ -102,15 +120,21 @@ class Stops:
         """Return what decides which jobs may be stopped so that some others start."""
         promised_s = [each.start_s for each in self._promises.in_order() if each.job_id not in starting]
         policy, tail = self._policy, self._tail
-        longest_s = math.inf if tail.learned else self._longest_s(view)
+        if tail.learned:
+            longest_s = math.inf
+        else:
+            if self._longest is None or self._longest[0] is not view:
+                self._longest = view, self._longest_s(view)
+            longest_s = self._longest[1]
         return Stopping(
             view.now_s, promised_s, self._lost_s, policy.margin, policy.rules.may_stop, tail, longest_s
         )
 
     def _longest_s(self, view: Snapshot) -> float:
-        """Return the longest completion time expected of a running job, or of a waiting one if it started now."""
+        """Return the longest completion time of jobs that run, and of the first that wait if they started now."""
         running_s = [each.jct_s for each in self._running.values()]
-        waiting_s = [view.now_s - each.job.submit_s + self._policy.left_s(each) for each in view.waiting]
+        first = view.waiting[:DEPTH]
+        waiting_s = [view.now_s - each.job.submit_s + self._policy.left_s(each) for each in first]
         return max(running_s + waiting_s)
 
     # -- what becomes of them ------------------------------------------------------------------------------
@@ -131,10 +155,13 @@ class Stops:
             self._promises.make(PromisedStart(job.id, job.gpus, start_s, machines, constrained))
 
     def started(self, running: Running) -> None:
-        """Note a job that starts, or goes on."""
+        """Note a job that starts, or goes on; one that had just ended was moved."""
+        job = running.submitted
+        if self._ended is not None and self._ended[0] == job.id and running.attained_gpu_s:
+            self._lost_s[job.id] = self._ended[1]
+        self._ended = None
         if not self.left_s:
             return
-        job = running.submitted
         self.left_s.pop(job.id, None)
         since_s = self._since_s.pop(job.id, None)
         if since_s is not None:
@@ -142,8 +169,10 @@ class Stops:
 
     def ended(self, job_id: str) -> None:
         """Forget a job that no longer runs, unless it waits to go on."""
+        self._ended = None
         if job_id not in self.left_s:
-            self._lost_s.pop(job_id, None)
+            lost_s = self._lost_s.pop(job_id, None)
+            self._ended = None if lost_s is None else (job_id, lost_s)
             self._since_s.pop(job_id, None)
 
     def keep(self, job_ids: AbstractSet[str]) -> None:

@@ -28,6 +28,7 @@ class WaitMemory(NamedTuple):
         return self._replace(
             promises=tuple(each for each in self.promises if each.job_id != job_id),
             since_s={each: since_s for each, since_s in self.since_s.items() if each != job_id},
+            due_s={each: due_s for each, due_s in self.due_s.items() if each != job_id},
             head=None if self.head == job_id else self.head,
             constrained_head=None if self.constrained_head == job_id else self.constrained_head,
         )
