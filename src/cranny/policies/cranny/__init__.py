@@ -384,7 +384,8 @@ class Cranny:
         promised = at.promises.is_due(job.id, now_s)
         seconds = self.left_s(waiting)
         found = None
-        if promised or at.promises.allow(job.id, job.gpus, now_s, now_s + seconds):
+        eligible = view.eligible(job)
+        if promised or at.promises.allow(job.id, job.gpus, now_s, now_s + seconds, eligible):
             kept = at.promises.kept_from(job.id, now_s, now_s + seconds)
             wanted = self.rules.constraints_of(job.id)
             found = at.placing.best(job, view, seconds, kept, wanted)
@@ -402,7 +403,8 @@ class Cranny:
             ):
                 return None
         if found is not None and (
-            promised or at.promises.allow(job.id, job.gpus, now_s, now_s + seconds * found.effect.slowdown)
+            promised
+            or at.promises.allow(job.id, job.gpus, now_s, now_s + seconds * found.effect.slowdown, eligible)
         ):
             return found
         if job.id in at.promises and not at.promises.must_keep(job.id):
@@ -426,7 +428,8 @@ class Cranny:
         if found is None:
             return None
         end_s = now_s + longer_s * found.effect.slowdown
-        allowed = at.promises.is_due(job.id, now_s) or at.promises.allow(job.id, workers, now_s, end_s)
+        allowed = at.promises.is_due(job.id, now_s)
+        allowed = allowed or at.promises.allow(job.id, workers, now_s, end_s, view.eligible(job))
         return found if allowed else None
 
     def _follow(self, view: Snapshot, durations: DurationEstimates | None = None) -> "Followed":

@@ -58,7 +58,11 @@ class BetterMachines:
             return False
         constraints = self._policy.rules.constraints_of(job.id)
         constrained = constraints is not None and constraints.required
-        self._promises.make(PromisedStart(job.id, job.gpus, ready_s, machines, constrained, chosen=True))
+        self._promises.make(
+            PromisedStart(
+                job.id, job.gpus, ready_s, machines, constrained, chosen=True, eligible=view.eligible(job)
+            )
+        )
         self.due_s[job.id] = due_s
         return True
 

@@ -232,7 +232,9 @@ class Followed:
                 waiting = waiting_by_id.get(promise.job_id)
                 if waiting is None:
                     self.withdraw(promise.job_id)
-                elif promise.start_s <= view.now_s or self._has_room(promise, waiting.job, view):
+                    continue
+                self.promises.set_eligible(promise, view.eligible(waiting.job))
+                if promise.start_s <= view.now_s or self._has_room(promise, waiting.job, view):
                     yield waiting
         queue = self.in_reach(view.waiting, DEPTH)
         if self._lookahead is not None:
@@ -278,7 +280,8 @@ class Followed:
         if job.id in self.stops.left_s and not promise.chosen:
             return job.gpus <= view.available(job).gpus
         if not promise.machines:
-            return promise.gpus <= self.gpus.total
+            there = self.gpus.total if promise.eligible == ALL else view.available(job).gpus
+            return promise.gpus <= there
         room = promise.gpus <= int(self.gpus.free[list(promise.machines)].sum())
         return room or (view.up_machines != ALL and not all(map(view.is_up, promise.machines)))
 
@@ -311,7 +314,7 @@ class Followed:
         if constraints is not None:
             return self._first_start(job, view, constraints).start_s
         usable = self.gpus.releases_for(job, view)
-        return self.promises.earliest_s(job.id, job.gpus + ahead, view.now_s, usable)
+        return self.promises.earliest_s(job.id, job.gpus + ahead, view.now_s, usable, view.eligible(job))
 
     def _first_start(
         self, job: Job, view: Snapshot, constraints: Constraints, kept: Sequence[int] = ()
@@ -342,7 +345,7 @@ class Followed:
                 return
             if self.head is None:
                 self.head = job.id
-            self.promises.make(PromisedStart(job.id, job.gpus, start_s))
+            self.promises.make(PromisedStart(job.id, job.gpus, start_s, eligible=view.eligible(job)))
 
     def _promise_machines(self, job: Job, view: Snapshot, constraints: Constraints) -> None:
         """Promise machines to the first job that its constraints let wait."""
@@ -350,11 +353,11 @@ class Followed:
             return
         kept = self.promises.kept_from(job.id, view.now_s, math.inf)
         start_s, machines = self._first_start(job, view, constraints, kept)
-        end_s = start_s + self._policy.length_s(job)
+        end_s, eligible = start_s + self._policy.length_s(job), view.eligible(job)
         if (
             job.id not in self.promises
             and start_s < math.inf
-            and not self.promises.allow(job.id, job.gpus, start_s, end_s)
+            and not self.promises.allow(job.id, job.gpus, start_s, end_s, eligible)
         ):
             return  # it might delay what others were promised, and is promised a start after those
         if start_s == math.inf:
@@ -364,7 +367,8 @@ class Followed:
             return
         if self.constrained_head is None:
             self.constrained_head = job.id
-        self.promises.make(PromisedStart(job.id, job.gpus, start_s, machines, constrained=True))
+        bound = PromisedStart(job.id, job.gpus, start_s, machines, constrained=True, eligible=eligible)
+        self.promises.make(bound)
 
     def waits(self, job: Job, view: Snapshot, seconds: float, effect: Effect) -> bool:
         """Let a job wait for better machines, if that pays, which could start now."""

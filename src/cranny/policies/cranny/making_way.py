@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cranny.core.snapshot import Snapshot, Waiting
+from cranny.core.snapshot import ALL, Snapshot, Waiting
 from cranny.model.arrays import Floats
 from cranny.model.plan import Start
 from cranny.policies.cranny.placing import Placing
@@ -30,19 +30,28 @@ class MadeWay(NamedTuple):
 class MakingWay:
     """Looks for a job on several machines to stop, all waiting jobs being able to run on the same machines.
 
-    `release_s` is when each of their GPUs is expected to be free, (GPUs,) in order. The `head` is the one of
-    them that was promised a start, if one was: it starts as well, or nothing is done.
+    `release_s` is when each of the GPUs that they can use is expected to be free, (GPUs,) in order, on the
+    `eligible` machines. The `head` is the one of them that was promised a start, if one was: it starts as well, or
+    nothing is done.
     """
 
     def __init__(
-        self, queue: Queue, head: str, release_s: Floats, promises: PromisedStarts, rules: Stopping
+        self,
+        queue: Queue,
+        head: str,
+        release_s: Floats,
+        promises: PromisedStarts,
+        rules: Stopping,
+        eligible: int = ALL,
     ) -> None:
         self._head = next((place for place, (each, _) in enumerate(queue) if each.job.id == head), None)
         self._release_s = release_s
         self._promises = promises
         self._rules = rules
         self._free = int(np.searchsorted(release_s, rules.now_s))
-        self._kept = sum(promise.gpus for promise in promises.in_order() if promise.job_id != head)
+        self._eligible = eligible
+        others = [each for each in promises.in_order() if each.job_id != head and each.eligible & eligible]
+        self._kept = sum(each.gpus for each in others)
         needs = self._kept + np.cumsum([each.job.gpus for each, _ in queue])  # GPUs until each of them can start
         self._queue = queue[: int(np.searchsorted(needs, len(release_s), side="right"))]
         self._waiters = [
@@ -82,7 +91,7 @@ class MakingWay:
         needed, freed = sum(waiter.job.gpus for waiter in waiters), each.running.job.gpus
         head = "" if self._head is None else self._queue[self._head][0].job.id
         end_s = self._rules.now_s + max(waiter.runs_s for waiter in waiters)
-        return self._promises.allow_beside(head, needed, freed, self._rules.now_s, end_s)
+        return self._promises.allow_beside(head, needed, freed, self._rules.now_s, end_s, self._eligible)
 
     def _pays(self, each: Expected, places: Sequence[int]) -> bool:
         """Say whether a job should make way for some waiting ones, until as many GPUs are free again."""

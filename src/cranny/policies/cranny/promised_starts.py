@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cranny.core.machine_set import members
+from cranny.core.snapshot import ALL
 from cranny.model.arrays import Floats
 
 
@@ -26,6 +28,7 @@ class PromisedStart(NamedTuple):
     machines: tuple[int, ...] = ()
     constrained: bool = False  # it can start on no others
     chosen: bool = False  # it could have started elsewhere
+    eligible: int = ALL  # machines that have its type of GPU, in its partition, as a set
 
 
 class PromisedStarts:
@@ -52,6 +55,12 @@ class PromisedStarts:
             self.by_job.pop(promise.job_id, None)
         self.by_job[promise.job_id] = promise
         self._extra.clear()
+
+    def set_eligible(self, promise: PromisedStart, eligible: int) -> None:
+        """Note which machines a job can use: what a log keeps does not say."""
+        if promise.eligible != eligible:
+            self.by_job[promise.job_id] = promise._replace(eligible=eligible)
+            self._extra.clear()
 
     def withdraw(self, job_id: str) -> bool:
         """Forget what a job was promised; say whether it was promised anything."""
@@ -104,12 +113,13 @@ class PromisedStarts:
         """Note that GPUs were taken or given back."""
         self._extra.clear()
 
-    def earliest_s(self, job_id: str, gpus: int, now_s: float, usable: Floats) -> float:
+    def earliest_s(self, job_id: str, gpus: int, now_s: float, usable: Floats, eligible: int = ALL) -> float:
         """Return when so many of the `usable` GPUs are expected to be free beside what others were promised.
 
-        All that was promised before counts, whenever it is: whether it will have ended by then is not known.
+        All that was promised before on some of the `eligible` machines counts, whenever it is: whether it will
+        have ended by then is not known.
         """
-        others = list(self._before(job_id))
+        others = [each for each in self._before(job_id) if each.eligible & eligible]
         need = gpus + sum(each.gpus for each in others)
         if need > usable.size:
             return math.inf
@@ -120,31 +130,38 @@ class PromisedStarts:
                     usable[list(each.machines)] = np.maximum(usable[list(each.machines)], each.start_s)
         return max(now_s, float(np.partition(usable, need - 1, axis=None)[need - 1]))
 
-    def allow(self, job_id: str, gpus: int, now_s: float, end_s: float) -> bool:
-        """Say whether a job may start now and end then without delaying what others were promised before."""
+    def allow(self, job_id: str, gpus: int, now_s: float, end_s: float, eligible: int = ALL) -> bool:
+        """Say whether a job may start now and end then without delaying what others were promised before.
+
+        It starts on some of the `eligible` machines.
+        """
         own = self.by_job.get(job_id)
         for promise in self.by_job.values():
             if promise is own and own.start_s <= now_s:
                 break  # those after it were promised beside it
-            if promise is own or end_s <= promise.start_s:
+            if promise is own or end_s <= promise.start_s or not promise.eligible & eligible:
                 continue
             own_gpus = own.gpus if own is not None and own.start_s <= promise.start_s else 0
             if now_s >= promise.start_s or gpus > self._left_at(promise) + own_gpus:
                 return False
         return True
 
-    def allow_beside(self, job_id: str, gpus: int, freed: int, now_s: float, end_s: float) -> bool:
+    def allow_beside(
+        self, job_id: str, gpus: int, freed: int, now_s: float, end_s: float, eligible: int = ALL
+    ) -> bool:
         """Say the same of a job that needs so many GPUs, of which some are freed for it."""
-        return gpus <= freed or self.allow(job_id, gpus - freed, now_s, end_s)
+        return gpus <= freed or self.allow(job_id, gpus - freed, now_s, end_s, eligible)
 
     def _left_at(self, promise: PromisedStart) -> int:
         """Return the GPUs that are left at the time of a promise once it and those before are kept."""
         if promise.job_id not in self._extra:
             release_s = self._release_s()
-            free = int(np.count_nonzero(release_s <= promise.start_s))
-            for other in self.by_job.values():
+            its = release_s if promise.eligible == ALL else release_s[list(members(promise.eligible))]
+            free = int(np.count_nonzero(its <= promise.start_s))
+            others = [other for other in self.by_job.values() if other.eligible & promise.eligible]
+            for other in others:
                 if other.constrained and other.start_s > promise.start_s:
                     free -= int(np.count_nonzero(release_s[list(other.machines)] <= promise.start_s))
-            kept = sum(other.gpus for other in self.by_job.values() if other.start_s <= promise.start_s)
+            kept = sum(other.gpus for other in others if other.start_s <= promise.start_s)
             self._extra[promise.job_id] = free - kept
         return self._extra[promise.job_id]

@@ -15,7 +15,7 @@ import numpy as np
 from cranny.core.accounting import Running
 from cranny.core.backfill import DEPTH
 from cranny.core.constraints import Constraints
-from cranny.core.snapshot import ALL, Snapshot
+from cranny.core.snapshot import Snapshot
 from cranny.model.placement import Placement
 from cranny.policies.cranny import preemption
 from cranny.policies.cranny.free_gpus import FreeGpus
@@ -76,7 +76,8 @@ class Stops:
         """
         job, now_s = waiter.job, view.now_s
         freed = sum(each.running.job.gpus for each in stopped)
-        if not self._promises.allow_beside(job.id, job.gpus, freed, now_s, now_s + waiter.runs_s):
+        end_s, eligible = now_s + waiter.runs_s, view.eligible(job)
+        if not self._promises.allow_beside(job.id, job.gpus, freed, now_s, end_s, eligible):
             return False
         rules = self._rules({job.id}, view)
         losses_s = [rules.loss_s(each, waiter) for each in stopped]
@@ -114,7 +115,9 @@ class Stops:
         release_s = release_s[: np.searchsorted(release_s, math.inf)]
         head = next((each.job.id for each, _ in queue if each.job.id == head), "")
         rules = self._rules({head}, view)
-        return MakingWay(queue, head, release_s, self._promises, rules).find(large, placing, view)
+        return MakingWay(queue, head, release_s, self._promises, rules, view.eligible(first)).find(
+            large, placing, view
+        )
 
     def _rules(self, starting: Collection[str], view: Snapshot) -> Stopping:
         """Return what decides which jobs may be stopped so that some others start."""
@@ -142,17 +145,17 @@ class Stops:
     def stop(self, jobs: Iterable[Expected], starting: Collection[str], view: Snapshot) -> None:
         """Note that jobs are stopped so that others start, and promise them when they go on at the latest.
 
-        Those that cannot run everywhere are promised the machines that they had: other GPUs are of no use to them.
+        Those with constraints are promised the machines that they had: other GPUs may be of no use to them.
         """
         now_s = view.now_s
         rules = self._rules(starting, view)
         for each, most_s in [(each, rules.most_s(each)) for each in jobs]:
             job = each.running.submitted
             self._since_s[job.id] = now_s
-            constrained = self._required(job.id) is not None or view.eligible(job) != ALL
+            constrained = self._required(job.id) is not None
             machines = tuple(each.running.held) if constrained else ()
-            start_s = now_s + most_s - job.restart_s
-            self._promises.make(PromisedStart(job.id, job.gpus, start_s, machines, constrained))
+            start_s, eligible = now_s + most_s - job.restart_s, view.eligible(job)
+            self._promises.make(PromisedStart(job.id, job.gpus, start_s, machines, constrained, eligible=eligible))
 
     def started(self, running: Running) -> None:
         """Note a job that starts, or goes on; one that had just ended was moved."""
