@@ -380,11 +380,10 @@ class Cranny:
 
     def _start(self, waiting: Waiting, view: Snapshot, at: "Followed") -> "Priced | None":
         """Return where a job starts now; None if it must or should wait, and then note until when."""
-        job, now_s = waiting.job, view.now_s
+        job, now_s, eligible = waiting.job, view.now_s, view.eligible(waiting.job)
         promised = at.promises.is_due(job.id, now_s)
         seconds = self.left_s(waiting)
         found = None
-        eligible = view.eligible(job)
         if promised or at.promises.allow(job.id, job.gpus, now_s, now_s + seconds, eligible):
             kept = at.promises.kept_from(job.id, now_s, now_s + seconds)
             wanted = self.rules.constraints_of(job.id)
@@ -402,11 +401,10 @@ class Cranny:
                 and at.waits(job, view, seconds, found.effect)
             ):
                 return None
-        if found is not None and (
-            promised
-            or at.promises.allow(job.id, job.gpus, now_s, now_s + seconds * found.effect.slowdown, eligible)
-        ):
-            return found
+        if found is not None:
+            end_s = now_s + seconds * found.effect.slowdown
+            if promised or at.promises.allow(job.id, job.gpus, now_s, end_s, eligible):
+                return found
         if job.id in at.promises and not at.promises.must_keep(job.id):
             at.withdraw(job.id)  # it chose machines on which it may not start now, and waits like others again
         at.refuse(job)
@@ -428,9 +426,8 @@ class Cranny:
         if found is None:
             return None
         end_s = now_s + longer_s * found.effect.slowdown
-        allowed = at.promises.is_due(job.id, now_s)
-        allowed = allowed or at.promises.allow(job.id, workers, now_s, end_s, view.eligible(job))
-        return found if allowed else None
+        due = at.promises.is_due(job.id, now_s)
+        return found if due or at.promises.allow(job.id, workers, now_s, end_s, view.eligible(job)) else None
 
     def _follow(self, view: Snapshot, durations: DurationEstimates | None = None) -> "Followed":
         """Take over what changed since the last view."""
