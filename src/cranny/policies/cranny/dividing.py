@@ -48,7 +48,7 @@ SHARING_RESTART = 0.03
 # holds. Found on CASSINI's tuned traces with free moves: counted once, iterations take 1.02 times as long; four
 # times, machine-hours are 1.03 times as many.
 UNFINISHED = 2.0
-FEWER = 2  # workers less than it is given, with which a job is tried where links are shared
+FEWER_TRIED = 2  # workers less than it is given, with which a job is tried where links are shared
 
 
 class SuitedSizes(NamedTuple):
@@ -182,7 +182,7 @@ def _cheapest(each: DividedJob, size: int, view: Snapshot, placing: "Placing") -
 
     A running job that loses time by a restart has those that it is given: it would be moved again and again.
     """
-    fewest = size if each.held and each.job.restart_s else max(each.least, size - FEWER)
+    fewest = size if each.held and each.job.restart_s else max(each.least, size - FEWER_TRIED)
     best, least = None, math.inf
     for workers in range(size, fewest - 1, -1):
         seconds = each.seconds(workers)
@@ -216,7 +216,7 @@ def _placed(jobs: Sequence[DividedJob], sizes: Mapping[str, int], view: Snapshot
             found[job.id] = best.placement
             trial = trial.after(best.placement, job)
             at.try_out(trial.running[job.id], view.now_s + each.seconds(job.gpus))
-    moves = {
+    moves = {  # of those that do not stay where they are
         job_id: placement
         for job_id, placement in found.items()
         if job_id in view.running and placement.machines != view.running[job_id].placement.machines

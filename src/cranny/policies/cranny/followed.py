@@ -73,6 +73,7 @@ class Followed:
         lookahead = (policy, self._running, self.gpus, self.placing, self.tail)
         self._lookahead = Lookahead(*lookahead) if policy.lookahead else None
         self._moved: Expected | None = None  # the job that ended last
+        self._moved_lost_s = 0.0  # what it had lost by stops
         self._tried: list[str] = []  # jobs on the links that do not run there
         self._came_before = False  # whether jobs wait that came before it followed the cluster
         self._now_s = 0.0
@@ -119,6 +120,7 @@ class Followed:
         left_s = length_s = self._policy.length_s(submitted)
         if self._moved is not None and self._moved.running.job.id == job.id:
             left_s = self._moved.left_after(running.attained_gpu_s)
+            self.stops.moved(job.id, self._moved_lost_s)
         elif running.attained_gpu_s:
             left_s = self._policy.left_s(Waiting(submitted, running.attained_gpu_s))
         else:
@@ -142,7 +144,7 @@ class Followed:
             self._links.end(running.job.id)
         # If it starts again at once, it was moved, or only its shift or aggregation was changed.
         self._moved = self._running.pop(running.job.id)
-        self.stops.ended(running.job.id)
+        self._moved_lost_s = self.stops.ended(running.job.id)
         if self.promises.by_job:
             self.promises.changed()
         self.refused.clear()

@@ -42,9 +42,7 @@ class Lookahead:
     def __init__(
         self, policy: "Cranny", running: Mapping[str, Expected], gpus: FreeGpus, placing: Placing, tail: Tail
     ) -> None:
-        from cranny.policies.cranny import (
-            lookahead_kernel as kernel,
-        )  # compiles, so it is imported where it is used
+        from cranny.policies.cranny import lookahead_kernel as kernel  # compiles: imported where it is used
 
         self._kernel = kernel
         self._policy = policy

@@ -9,7 +9,7 @@ once their start is due.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -84,21 +84,12 @@ class PromisedStarts:
         own = self.by_job.get(job_id)
         due = own is not None and own.start_s <= now_s
         others = self._before(job_id) if due else self.by_job.values()
-        return [
-            machine
-            for promise in others
-            if promise.job_id != job_id and end_s > promise.start_s
-            for machine in promise.machines
-        ]
+        return _machines(others, job_id, end_s)
 
     def only_machines(self, job_id: str, end_s: float) -> list[int]:
         """Return machines promised to other jobs that can start on no others, before some time."""
-        return [
-            machine
-            for promise in self.by_job.values()
-            if promise.job_id != job_id and promise.constrained and not promise.chosen and end_s > promise.start_s
-            for machine in promise.machines
-        ]
+        bound = (each for each in self.by_job.values() if each.constrained and not each.chosen)
+        return _machines(bound, job_id, end_s)
 
     def _before(self, job_id: str) -> Iterator[PromisedStart]:
         """Yield the promises to others that come before that to a job: not what they chose after it was made."""
@@ -165,3 +156,13 @@ class PromisedStarts:
             kept = sum(other.gpus for other in others if other.start_s <= promise.start_s)
             self._extra[promise.job_id] = free - kept
         return self._extra[promise.job_id]
+
+
+def _machines(promises: Iterable[PromisedStart], job_id: str, end_s: float) -> list[int]:
+    """Return machines that were promised to other jobs than this, which ends then, for starts before that."""
+    return [
+        machine
+        for promise in promises
+        if promise.job_id != job_id and end_s > promise.start_s
+        for machine in promise.machines
+    ]

@@ -51,7 +51,6 @@ class Stops:
         self.left_s: dict[str, float] = {}  # of the length of those that ran before and wait
         self._lost_s: dict[str, float] = {}  # by being stopped for others
         self._since_s: dict[str, float] = {}  # when those that wait were stopped for others
-        self._ended: tuple[str, float] | None = None  # the job that ended last, and what it had lost
         self._longest: tuple[Snapshot, float] | None = None  # the longest completion time expected in a view
 
     # -- which jobs ----------------------------------------------------------------------------------------
@@ -103,7 +102,8 @@ class Stops:
         The `head` is the first job that does not fit.
         """
         first = queue[0][0].job
-        usable = view.eligible(first) & view.up_machines
+        eligible = view.eligible(first)
+        usable = eligible & view.up_machines
         large = [
             each
             for each in self._running.values()
@@ -115,30 +115,26 @@ class Stops:
         release_s = release_s[: np.searchsorted(release_s, math.inf)]
         head = next((each.job.id for each, _ in queue if each.job.id == head), "")
         rules = self._rules({head}, view)
-        return MakingWay(queue, head, release_s, self._promises, rules, view.eligible(first)).find(
-            large, placing, view
-        )
+        search = MakingWay(queue, head, release_s, self._promises, rules, eligible)
+        return search.find(large, placing, view)
 
     def _rules(self, starting: Collection[str], view: Snapshot) -> Stopping:
         """Return what decides which jobs may be stopped so that some others start."""
         promised_s = [each.start_s for each in self._promises.in_order() if each.job_id not in starting]
         policy, tail = self._policy, self._tail
-        if tail.learned:
-            longest_s = math.inf
-        else:
-            if self._longest is None or self._longest[0] is not view:
-                self._longest = view, self._longest_s(view)
-            longest_s = self._longest[1]
+        longest_s = math.inf if tail.learned else self._longest_s(view)
         return Stopping(
             view.now_s, promised_s, self._lost_s, policy.margin, policy.rules.may_stop, tail, longest_s
         )
 
     def _longest_s(self, view: Snapshot) -> float:
         """Return the longest completion time of jobs that run, and of the first that wait if they started now."""
-        running_s = [each.jct_s for each in self._running.values()]
-        first = view.waiting[:DEPTH]
-        waiting_s = [view.now_s - each.job.submit_s + self._policy.left_s(each) for each in first]
-        return max(running_s + waiting_s)
+        if self._longest is None or self._longest[0] is not view:  # asked for several times in a plan
+            running_s = [each.jct_s for each in self._running.values()]
+            first = view.waiting[:DEPTH]
+            waiting_s = [view.now_s - each.job.submit_s + self._policy.left_s(each) for each in first]
+            self._longest = view, max(running_s + waiting_s)
+        return self._longest[1]
 
     # -- what becomes of them ------------------------------------------------------------------------------
 
@@ -158,25 +154,26 @@ class Stops:
             self._promises.make(PromisedStart(job.id, job.gpus, start_s, machines, constrained, eligible=eligible))
 
     def started(self, running: Running) -> None:
-        """Note a job that starts, or goes on; one that had just ended was moved."""
-        job = running.submitted
-        if self._ended is not None and self._ended[0] == job.id and running.attained_gpu_s:
-            self._lost_s[job.id] = self._ended[1]
-        self._ended = None
+        """Note a job that starts, or goes on."""
         if not self.left_s:
             return
+        job = running.submitted
         self.left_s.pop(job.id, None)
         since_s = self._since_s.pop(job.id, None)
         if since_s is not None:
             self._lost_s[job.id] = self._lost_s.get(job.id, 0.0) + running.started_s - since_s + job.restart_s
 
-    def ended(self, job_id: str) -> None:
-        """Forget a job that no longer runs, unless it waits to go on."""
-        self._ended = None
-        if job_id not in self.left_s:
-            lost_s = self._lost_s.pop(job_id, None)
-            self._ended = None if lost_s is None else (job_id, lost_s)
-            self._since_s.pop(job_id, None)
+    def ended(self, job_id: str) -> float:
+        """Forget a job that no longer runs, unless it waits to go on; return what it had lost then."""
+        if job_id in self.left_s:
+            return 0.0
+        self._since_s.pop(job_id, None)
+        return self._lost_s.pop(job_id, 0.0)
+
+    def moved(self, job_id: str, lost_s: float) -> None:
+        """Note that a job runs on elsewhere that had ended with such a loss."""
+        if lost_s:
+            self._lost_s[job_id] = lost_s
 
     def keep(self, job_ids: AbstractSet[str]) -> None:
         """Forget those that wait no longer, but for some."""
