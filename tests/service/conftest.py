@@ -1,6 +1,7 @@
 """Services to test: on a clock that tests turn, and on this machine."""
 
 import contextlib
+import math
 import signal
 import threading
 import time
@@ -25,7 +26,7 @@ from cranny.backends.protocol import Launch
 from cranny.model.cluster import Cluster
 from cranny.service.api.app import build
 from cranny.service.auth import Authenticator, create
-from cranny.service.clock import wall_clock
+from cranny.service.clock import Clock, wall_clock
 from cranny.service.limits import Limits
 from cranny.service.locations import Location
 from cranny.service.oidc_login import OidcLogin
@@ -66,6 +67,15 @@ class Running:
 
 
 Start = Callable[..., Running]
+
+
+@pytest.fixture
+def turned_clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return a time that stands still until the test changes it; services started with it know no other."""
+    now = [0.0]
+    monkeypatch.setattr("cranny.service.service.Clock", lambda wall: Clock(wall, steady=lambda: 0.0))
+    monkeypatch.setattr("cranny.service.clock.JUMP_S", math.inf)
+    return now
 
 
 @pytest.fixture

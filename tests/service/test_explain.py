@@ -1,6 +1,5 @@
 """Why a job waits: one reason, and a step that would help."""
 
-import math
 import re
 from dataclasses import replace
 from functools import partial
@@ -357,15 +356,14 @@ def test_a_start_that_hangs_on_unknown_durations_is_called_an_estimate(start: St
 
 
 def test_a_job_that_runs_longer_than_it_said_makes_the_next_start_an_estimate(
-    start: Start, monkeypatch: pytest.MonkeyPatch
+    start: Start, turned_clock: list[float]
 ) -> None:
-    monkeypatch.setattr("cranny.service.clock.JUMP_S", math.inf)  # the clock is turned
-    now = [1_000.0]
-    running = start(Cluster.fat_tree(1, 1, 4), clock=lambda: now[0])
+    turned_clock[0] = 1_000.0
+    running = start(Cluster.fat_tree(1, 1, 4), clock=lambda: turned_clock[0])
     running.submit(gpus=4, duration_s=600)
     waits = running.submit(gpus=4, duration_s=600)
     assert why(running, waits).reason == "needs 4 GPUs, 0 free; is promised a start in 10 min at the latest"
-    now[0] = 1_900.0
+    turned_clock[0] = 1_900.0
     late = "needs 4 GPUs, 0 free; should have started 5 min ago, but running jobs take longer than expected"
     assert why(running, waits).reason == late
     running.service.call(running.service.scheduler.tick).result(60)
@@ -407,12 +405,11 @@ def test_a_question_about_a_job_tells_what_it_would_be_promised(serve: Serve) ->
     )
 
 
-def test_who_is_stopped_and_who_runs_instead_are_told_so(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cranny.service.clock.JUMP_S", math.inf)  # the clock is turned
-    now = [1_000.0]
-    running = start(Cluster.fat_tree(1, 1, 4), clock=lambda: now[0])
+def test_who_is_stopped_and_who_runs_instead_are_told_so(start: Start, turned_clock: list[float]) -> None:
+    turned_clock[0] = 1_000.0
+    running = start(Cluster.fat_tree(1, 1, 4), clock=lambda: turned_clock[0])
     long = running.submit(gpus=4, duration_s=50_000, movable=True)
-    now[0] = 2_000.0
+    turned_clock[0] = 2_000.0
     short = running.submit(gpus=4, duration_s=60)
     told = why(running, long)
     assert told.reason == (

@@ -1,6 +1,5 @@
 """The service decides as the simulator does: the same stream of events gives the same placements."""
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -20,12 +19,16 @@ from cranny.model.plan import Start as Started
 from cranny.network.networks import network
 from cranny.policy_choice import resolve_policy
 from cranny.run import simulate
-from cranny.service.clock import Clock
 from cranny.service.event_chain import EventRow
 from cranny.service.job_records import JobRecords
 from cranny.sim.result import Result
 
 CLUSTER = Cluster.fat_tree(racks=2, machines_per_rack=4, gpus_per_machine=4)
+
+
+@pytest.fixture(autouse=True)
+def backend_is_asked_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cranny.service.executor.POLL_S", 0.002)
 
 
 def heard(row: EventRow, records: JobRecords) -> Event | None:
@@ -143,23 +146,16 @@ def stream(**more: Any) -> list[Job]:
     ids=lambda given: "-".join(map(str, given.values())) if isinstance(given, dict) else given,
 )
 def test_the_same_jobs_get_the_same_gpus_at_the_same_times_in_a_simulation(
-    start: Start, monkeypatch: pytest.MonkeyPatch, policy: dict[str, Any], more: dict[str, Any], does: str
+    start: Start, turned_clock: list[float], policy: dict[str, Any], more: dict[str, Any], does: str
 ) -> None:
-    compare(start, monkeypatch, policy, stream(**more), does)
+    compare(start, turned_clock, policy, stream(**more), does)
 
 
-def compare(
-    start: Start, monkeypatch: pytest.MonkeyPatch, policy: dict[str, Any], jobs: list[Job], does: str
-) -> Result:
+def compare(start: Start, now: list[float], policy: dict[str, Any], jobs: list[Job], does: str) -> Result:
     """Run jobs in a simulation and through a service, and check that they get the same GPUs at the same times."""
     asked = {name: policy.get(name, default) for name, default in ASKED.items()}
     result = simulate(CLUSTER, jobs, policy["name"], machine_events=DRAINS, **asked)
     assert set(result.jobs["status"]) == {"done"}
-    # Time stands still until the test turns the clock, and the backend is asked often.
-    now = [0.0]
-    monkeypatch.setattr("cranny.service.service.Clock", lambda wall: Clock(wall, steady=lambda: 0.0))
-    monkeypatch.setattr("cranny.service.clock.JUMP_S", math.inf)
-    monkeypatch.setattr("cranny.service.executor.POLL_S", 0.002)
     running = start(CLUSTER, policy=policy, clock=lambda: now[0])
     live_through(running, now, jobs, result)
     rows = list(running.service.store.read())
@@ -169,15 +165,13 @@ def compare(
     return result
 
 
-def test_priorities_and_deadlines_share_gpus_as_in_a_simulation(
-    start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_priorities_and_deadlines_share_gpus_as_in_a_simulation(start: Start, turned_clock: list[float]) -> None:
     plain = stream(**RESIZED)
     jobs = [
         replace(job, priority=float(number % 3), deadline_s=job.submit_s + 64.0 if number % 4 else None)
         for number, job in enumerate(plain)
     ]
-    shared = compare(start, monkeypatch, {"name": "has-exact"}, jobs, "moved")
+    shared = compare(start, turned_clock, {"name": "has-exact"}, jobs, "moved")
     without = simulate(CLUSTER, plain, "has-exact", machine_events=DRAINS)
     assert simulated(shared) != simulated(without)
 
