@@ -17,8 +17,9 @@ from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.model.event import Cancelled, Submitted
 from cranny.model.job import Job
-from cranny.model.plan import Plan, Start, Stop
+from cranny.model.plan import Move, Plan, Start, Stop
 from cranny.policies.cranny import Cranny
+from cranny.policies.cranny.policy_moves import EVERY_S
 from cranny.policies.cranny.preemption import MOST_LOST, Waiter, start_in_turn_s
 from cranny.policies.cranny.promised_starts import PromisedStart
 from cranny.policies.cranny.tail import CompletionTimes
@@ -33,11 +34,12 @@ FULL = [Job(f"long-{number}", 2, duration_s=1000.0, restart_s=60.0) for number i
 class Recorded(Cranny):
     """The policy, with what was not kept: promises, and how much jobs may lose by stops."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, move_every_s: float = EVERY_S) -> None:
+        super().__init__(move_every_s=move_every_s)
         self.late: dict[str, tuple[float, float]] = {}  # promised and started
         self.too_much: dict[str, tuple[float, float]] = {}  # what may be lost, and what was
         self.stops = 0
+        self.moves = 0
         self._promised_s: dict[str, float] = {}  # the first promise to a job, and after each stop
         self._chose: set[str] = set()
         self._stopped_s: dict[str, float] = {}
@@ -56,6 +58,8 @@ class Recorded(Cranny):
                 self._chose.discard(action.job_id)
                 most_s = max(self._most_s.get(action.job_id, 0.0), MOST_LOST * runs_s[action.job_id])
                 self._most_s[action.job_id] = most_s
+            elif isinstance(action, Move):
+                self.moves += 1
             elif isinstance(action, Start):
                 self._starts(action.job, view.now_s)
         starting = {action.job.id for action in plan.actions if isinstance(action, Start)}

@@ -18,8 +18,8 @@ fit together better (`lookahead`). A job that would end in the tail of the compl
 tried first, and seconds that jobs lose there count more (`tail`). The first job that does not fit is promised a
 start: when enough GPUs are expected to be free. Others may start as long as they leave it that. A running job is
 stopped for a short one only if in all less is lost than gained (`preemption`), a large one for many small ones
-together (`making_way`), and is promised when it goes on at the latest (`stops`). With `move_every_s` jobs that
-state their restart also move every so often, if that pays (`moves`).
+together (`making_way`), and is promised when it goes on at the latest (`stops`). Every so often running jobs
+that state their restart move where that pays (`moves`).
 
 As long as jobs run or wait that can be resized, GPUs are divided among all jobs, if their restarts are short
 (`dividing`): in order of the queue, or by the exact shares of `has-resets`.
@@ -49,8 +49,8 @@ from cranny.policies._shared.resize import elastic
 from cranny.policies.cranny import logged_promises
 from cranny.policies.cranny.dividing import GpuDivision, all_jobs
 from cranny.policies.cranny.durations import DurationEstimates
-from cranny.policies.cranny.move_search import PeriodicMoves
-from cranny.policies.cranny.moves import MoveRules, actions
+from cranny.policies.cranny.moves import actions
+from cranny.policies.cranny.policy_moves import EVERY_S, PolicyMoves
 from cranny.policies.cranny.queue_key import queue_key
 from cranny.policies.cranny.tail import CompletionTimes
 
@@ -87,7 +87,7 @@ class Cranny:
         phases: bool = False,
         patience: float = PATIENCE,
         margin: float = MARGIN,
-        move_every_s: float = 0.0,
+        move_every_s: float = EVERY_S,
     ) -> None:
         self.contention = yes_or_no(contention, "cranny: contention")
         self.machines = yes_or_no(machines, "cranny: machines")
@@ -105,8 +105,7 @@ class Cranny:
         # Whether links are shared only while jobs communicate, and iterations of jobs drift, as in a service.
         self.in_phases = self.drifting = yes_or_no(phases, "cranny: phases")
         self._division: GpuDivision | None = None  # once a job comes that can be resized
-        every_s = not_negative(move_every_s, "cranny: move_every_s")
-        self._moves = PeriodicMoves(every_s) if every_s else None
+        self._moves = PolicyMoves(not_negative(move_every_s, "cranny: move_every_s"))
         self.rules = UNRESTRICTED
         self._durations: DurationEstimates | None = None  # once a job does not say how long it runs
         self.completion_times = CompletionTimes()
@@ -130,6 +129,7 @@ class Cranny:
     def key(self, waiting: Waiting) -> float:
         """Order the queue: a job may be passed by those that come so much later."""
         job = waiting.job
+        self._moves.see(job)
         if self.resize and elastic(job) and not waiting.attained_gpu_s:
             if self._division is None:
                 self._division = GpuDivision(self.patience)
@@ -174,7 +174,7 @@ class Cranny:
         at = self._follow(view, self._durations)
         self._decided = self._decided or at is self._at
         at.forget_gone(view.waiting)
-        if not (view.waiting or len(at.promises) or self._division or self._moves or at.phased):
+        if not (view.waiting or len(at.promises) or self._division or self._moves.begun or at.phased):
             return Plan(view.version)  # only waiting jobs could give it anything to do
         plan = self._placed(view, at)
         if plan.actions or at.phased is None:
@@ -198,11 +198,7 @@ class Cranny:
                 plan = self._preempt(waiting, view, at, queue[:place])
                 if plan is not None:
                     return plan
-        if self._moves is not None:  # only of jobs that state what a restart costs them
-            may_stop, constraints_of = self.rules.may_stop, self.rules.constraints_of
-            rules = MoveRules(lambda job: job.restart_s > 0 and may_stop(job.id), self._left_after, constraints_of)
-            return Plan(view.version, actions(self._moves.at(view, rules)))
-        return Plan(view.version)
+        return Plan(view.version, actions(self._moves.at(view, self, at)))
 
     def _divide(self, view: Snapshot, at: "Followed", division: GpuDivision) -> Plan:
         """Divide GPUs among jobs without constraints, of which those that may not be stopped keep what they have.
@@ -223,7 +219,7 @@ class Cranny:
         fixed = apart.union(each for each in view.running if not self.rules.may_stop(each))
         return division.plan(divided.hiding(fixed), at)
 
-    def _left_after(self, job: Job, ran_s: float) -> float:
+    def left_after(self, job: Job, ran_s: float) -> float:
         """Return how long a job is expected to run on that has done so many seconds of its work."""
         left_s = self._estimated_s(job, ran_s) if job.duration_s is None else max(0.0, job.duration_s - ran_s)
         return self._within_limit(job, left_s)
@@ -279,7 +275,7 @@ class Cranny:
 
     def next_s(self, view: Snapshot) -> float:
         """Return when a job gives up waiting for a better place, a stopped one must go on, or moves are due."""
-        moves_s = self._moves.next_s(view.now_s) if self._moves else math.inf
+        moves_s = self._moves.next_s(view.now_s)
         if self._at is None:
             return moves_s
         return min([moves_s, *(each for each in self._at.latest_s() if each > view.now_s)])
@@ -293,7 +289,7 @@ class Cranny:
             and not (at.promises.by_job or at.refused)
             and self._durations is None
             and self._division is None
-            and self._moves is None
+            and not self._moves.begun
             and at.phased is None
         )
 
@@ -301,6 +297,8 @@ class Cranny:
         """Place a job that comes while none waits, if one machine has room: there it starts in any case."""
         seconds = job.duration_s
         if seconds is None or not self.at_rest or elastic(job) or view.eligible(job) != ALL:
+            return None
+        if self._moves.see(job):
             return None
         idle, in_use = view.machines.idle, view.machines.in_use
         if not (any(in_use[job.gpus :]) or any(idle[job.gpus :])):
@@ -373,7 +371,7 @@ class Cranny:
         copied._durations = deepcopy(self._durations, memo)  # noqa: SLF001
         copied.completion_times = deepcopy(self.completion_times, memo)
         copied._division = deepcopy(self._division, memo)  # noqa: SLF001
-        copied._moves = copy(self._moves)  # noqa: SLF001
+        copied._moves = deepcopy(self._moves, memo)  # noqa: SLF001
         copied._memory = self._known  # noqa: SLF001
         copied._at, copied._decided = None, False  # noqa: SLF001
         return copied

@@ -193,7 +193,10 @@ def worked_s(running: Running, now_s: float) -> float:
     ones as fast as on one machine; a snapshot does not say more.
     """
     slowdown = isolated(running.job, running.communication) * running.stretch
-    return running.attained_gpu_s / running.submitted.gpus + (now_s - running.started_s) / slowdown
+    ran_s = now_s - running.started_s
+    if running.attained_gpu_s:  # it began with its restart
+        ran_s = max(0.0, ran_s - running.submitted.restart_s)
+    return running.attained_gpu_s / running.submitted.gpus + ran_s / slowdown
 
 
 def _groups(job: Job) -> tuple[Group, ...]:

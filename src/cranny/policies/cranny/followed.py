@@ -17,11 +17,12 @@ from cranny.core.snapshot import ALL, Snapshot, Waiting
 from cranny.core.traffic import SILENT, isolated
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
+from cranny.model.placement import Placement
 from cranny.policies._shared.candidates import as_trained
 from cranny.policies._shared.resize import without_jobs
 from cranny.policies.cranny.better_machines import BetterMachines
 from cranny.policies.cranny.constrained_starts import FirstStart, first_start
-from cranny.policies.cranny.durations import DurationEstimates
+from cranny.policies.cranny.durations import DurationEstimates, worked_s
 from cranny.policies.cranny.free_gpus import FreeGpus
 from cranny.policies.cranny.link_effects import Effect, LinkEffects
 from cranny.policies.cranny.lookahead import Lookahead
@@ -76,11 +77,11 @@ class Followed:
         self._moved_lost_s = 0.0  # what it had lost by stops
         self._tried: list[str] = []  # jobs on the links that do not run there
         self._came_before = False  # whether jobs wait that came before it followed the cluster
-        self._now_s = 0.0
+        self.now_s = 0.0
 
     def follow(self, view: Snapshot, durations: DurationEstimates | None = None) -> None:
         """Take over what has started and ended since the last view; let estimates learn from it."""
-        self._now_s = view.now_s
+        self.now_s = view.now_s
         changes = view.changes_since(self._point)
         if changes is None:
             changes, self._point = self._differences(view), view.point
@@ -167,7 +168,7 @@ class Followed:
 
     def remaining_s(self, running: Running) -> float:
         """Return how long a running job still runs on one machine, with as many workers as it asks for."""
-        return self._running[running.job.id].left_after(attained_gpu_s(running, self._now_s))
+        return self._running[running.job.id].left_after(attained_gpu_s(running, self.now_s))
 
     @contextmanager
     def trying_without(self, job_ids: Iterable[str]) -> Iterator[Placing]:
@@ -199,6 +200,18 @@ class Followed:
         if self._links is not None:
             self._links.start(running, end_s)
         self._tried.append(running.job.id)
+
+    def running_left_s(self, running: Running, now_s: float) -> float:
+        """Return how long a running job still runs on one machine, with what is left of its restart."""
+        each = self._running[running.job.id]
+        if each.is_estimate(now_s):
+            return self._policy.left_after(running.submitted, worked_s(running, now_s))
+        return (each.end_s - now_s) / each.slowdown
+
+    def may_move(self, job_id: str, placement: Placement, end_s: float) -> bool:
+        """Say whether a running job delays no promised start if it goes elsewhere, and ends at some time."""
+        each = self._running[job_id]
+        return self.promises.allow_move(each.running.placement, each.end_s, placement, end_s)
 
     # -- the queue ---------------------------------------------------------------------------------------
 
@@ -382,7 +395,7 @@ class Followed:
 
     def memory(self) -> WaitMemory:
         """Return what is known of waiting jobs, for explanations."""
-        estimated_s = [each.end_s for each in self._running.values() if each.is_estimate(self._now_s)]
+        estimated_s = [each.end_s for each in self._running.values() if each.is_estimate(self.now_s)]
         return WaitMemory(
             self.cluster,
             tuple(self.promises.in_order()),

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from cranny.core.accounting import Running
 from cranny.core.snapshot import Snapshot, Waiting
-from cranny.core.traffic import SILENT, isolated
+from cranny.core.traffic import SILENT
+from cranny.model.cluster import mask_of
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.policies.cranny.durations import worked_s
@@ -29,6 +30,8 @@ Try = tuple[Purpose, int | str]  # what a group is tried for, and the machine or
 
 def proposed_moves(view: Snapshot, rules: MoveRules) -> list[MoveGroup]:
     """Return the moves that pay now, in the order in which they can be made."""
+    if not any(rules.movable(running.submitted) for running in view.all_running().values()):
+        return []
     return MoveSearch(view, rules).run()
 
 
@@ -79,7 +82,7 @@ class MoveSearch:
         runs = {}
         for job_id, running in view.all_running().items():
             job = running.submitted
-            runs[job_id] = ExpectedRun(running, max(0.0, rules.left_s(job, worked_s(running, view.now_s))))
+            runs[job_id] = ExpectedRun(running, max(0.0, self._left_s(running)))
             if not rules.movable(job) or running.resized is not None or running.placement.spare:
                 self._fixed.add(job_id)  # those that hold more than they need, or less, are for their policy
         self._outlook = Outlook(view.cluster, runs)
@@ -151,6 +154,12 @@ class MoveSearch:
                 found = [*found, *self._elsewhere([str(about)], ())]
         return max(found, key=lambda each: each.group.net_gpu_s, default=None)
 
+    def _left_s(self, running: Running) -> float:
+        now_s = self._view.now_s
+        if self._rules.running_left_s is not None:
+            return self._rules.running_left_s(running, now_s)
+        return self._rules.left_s(running.submitted, worked_s(running, now_s))
+
     # -- groups of moves ---------------------------------------------------------------------------------
 
     def _leaving(self, machine: int, *, links: bool) -> list[Candidate]:
@@ -204,6 +213,8 @@ class MoveSearch:
             view = view if waits else view.without(job_id)
             placement = view.placement(job, (machine,) * job.gpus)
             there = ExpectedRun(view.as_running(job, placement), run.left_s, 0.0 if waits else restart_s(job))
+            if not (waits or self._may_be(there)):
+                continue
             made = MovesMade(view.after(placement, job), {**runs, job_id: there})
             found = self._judged(made, job_id if waits else None)
             if found is not None:
@@ -217,6 +228,7 @@ class MoveSearch:
         if wanted is not None:
             alone = wanted.spread == 1 and wanted.per_machine in (None, job.gpus)
             allowed &= wanted.allowed(view.cluster) if alone else 0
+        allowed &= ~mask_of(self._rules.kept)
         if job.resources is not None:
             allowed = 0  # GPUs alone would not be enough
         for machine, described in enumerate(view.cluster.machines):
@@ -254,12 +266,13 @@ class MoveSearch:
             placement = self._place(job, view, run.left_s + delay_s, kept)
             if placement is None or placement.counts == run.running.placement.counts:
                 break
-            there = view.as_running(job, placement)
-            slowdown = isolated(job, there.communication)
-            self._gpus.set(there, now_s + delay_s + run.left_s * slowdown)
-            undo.append((there, -math.inf))
+            there = ExpectedRun(view.as_running(job, placement), run.left_s, delay_s)
+            if not self._may_be(there):
+                break
+            self._gpus.set(there.running, now_s + there.least_s)
+            undo.append((there.running, -math.inf))
             view = view.after(placement, job)
-            runs = {**runs, job_id: ExpectedRun(there, run.left_s, delay_s)}
+            runs = {**runs, job_id: there}
             trials.append(MovesMade(view, runs))
         for running, end_s in reversed(undo):
             self._gpus.set(running, end_s)
@@ -267,8 +280,14 @@ class MoveSearch:
 
     def _place(self, job: Job, view: Snapshot, seconds: float, kept: Collection[int] = ()) -> Placement | None:
         """Return where a job would cost least within its constraints; None if it does not fit."""
+        kept = [*kept, *self._rules.kept]
         found = self._placing.best(job, view, seconds, kept, self._rules.constraints_of(job.id))
         return None if found is None else found.placement
+
+    def _may_be(self, there: ExpectedRun) -> bool:
+        """Say whether a job may run elsewhere; how long is expected from its placement, as if it were alone."""
+        running = there.running
+        return self._rules.may_be_on(running.job.id, running.placement, self._view.now_s + there.least_s)
 
     # -- what they are worth -----------------------------------------------------------------------------
 

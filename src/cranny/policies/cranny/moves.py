@@ -10,13 +10,14 @@ A job that moves loses its restart. Moves are proposed to
 Some pay only together, such as all jobs of a machine: they are a group, judged as one by the `Outlook` before and
 after. The group that saves most is taken first, and the others are judged again with its moves made, so the saving
 of the whole plan is the sum. A job moves once at most, and never if it does not allow it. Moves take no GPUs from
-waiting jobs: as many are free afterwards.
+waiting jobs: as many are free afterwards, and no job that was promised a start starts later (`policy_moves`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from cranny.core.accounting import Running
 from cranny.core.constraints import Constraints
 from cranny.core.protocol import no_constraints
 from cranny.model.cluster import Cluster
@@ -85,6 +86,11 @@ class MoveRules:
     constraints_of: Callable[[str], Constraints | None] = no_constraints
     margin: float = MARGIN
     most: int = MOST
+    # The same of a running job, at a time, if more is known of it than what it has done.
+    running_left_s: Callable[[Running, float], float] | None = None
+    kept: Collection[int] = ()  # machines that no job moves to
+    # Whether a job may be on certain machines until some time, by its id.
+    may_be_on: Callable[[str, Placement, float], bool] = lambda *_: True
 
     def __post_init__(self) -> None:
         not_negative(self.margin, "margin")

@@ -17,6 +17,7 @@ import numpy as np
 from cranny.core.machine_set import members
 from cranny.core.snapshot import ALL
 from cranny.model.arrays import Floats
+from cranny.model.placement import Placement
 
 
 class PromisedStart(NamedTuple):
@@ -143,6 +144,12 @@ class PromisedStarts:
         """Say the same of a job that needs so many GPUs, of which some are freed for it."""
         return gpus <= freed or self.allow(job_id, gpus - freed, now_s, end_s, eligible)
 
+    def allow_move(self, old: Placement, old_end_s: float, new: Placement, end_s: float) -> bool:
+        """Say whether a running job holds no more GPUs of promises elsewhere, where it ends at another time."""
+        return all(
+            _held(new, end_s, promise) <= _held(old, old_end_s, promise) for promise in self.by_job.values()
+        )
+
     def _left_at(self, promise: PromisedStart) -> int:
         """Return the GPUs that are left at the time of a promise once it and those before are kept."""
         if promise.job_id not in self._extra:
@@ -156,6 +163,13 @@ class PromisedStarts:
             kept = sum(other.gpus for other in others if other.start_s <= promise.start_s)
             self._extra[promise.job_id] = free - kept
         return self._extra[promise.job_id]
+
+
+def _held(placement: Placement, end_s: float, promise: PromisedStart) -> int:
+    """Return how many GPUs that were promised a job that ends then holds when the promise is due."""
+    if end_s <= promise.start_s:
+        return 0
+    return sum(promise.eligible >> machine & 1 for machine in placement.machines)
 
 
 def _machines(promises: Iterable[PromisedStart], job_id: str, end_s: float) -> list[int]:

@@ -1,0 +1,59 @@
+"""What the policy itself moves: jobs that state what a restart costs them, as far as promises are kept."""
+
+import math
+from typing import TYPE_CHECKING
+
+from cranny.core.snapshot import Snapshot
+from cranny.model.job import Job
+from cranny.policies.cranny.move_search import PeriodicMoves
+from cranny.policies.cranny.moves import MoveGroup, MoveRules
+
+if TYPE_CHECKING:
+    from cranny.policies.cranny import Cranny
+    from cranny.policies.cranny.followed import Followed
+
+EVERY_S = 3_600.0
+
+
+class PolicyMoves:
+    """Moves that pay, every so often; nothing until a job comes that may move."""
+
+    def __init__(self, every_s: float) -> None:
+        self._periodic = PeriodicMoves(every_s) if every_s else None
+        self.begun = False
+
+    def see(self, job: Job) -> bool:
+        """Note a job that was submitted; say whether moves are looked for."""
+        if job.restart_s and self._periodic is not None:
+            self.begun = True
+        return self.begun
+
+    def at(self, view: Snapshot, policy: "Cranny", followed: "Followed") -> list[MoveGroup]:
+        """Return the moves that pay if they are due; none otherwise."""
+        if self._periodic is None or not self.begun:
+            return []
+        return self._periodic.at(view, rules_of(policy, followed))
+
+    def next_s(self, now_s: float) -> float:
+        """Return when they are due next."""
+        return self._periodic.next_s(now_s) if self._periodic is not None and self.begun else math.inf
+
+
+def rules_of(policy: "Cranny", followed: "Followed") -> MoveRules:
+    """Return which jobs may move, and where to.
+
+    Machines that are kept for waiting jobs stay free, and when others were promised a start, no job holds more
+    GPUs than without its move.
+    """
+
+    def movable(job: Job) -> bool:
+        return job.restart_s > 0 and policy.rules.may_stop(job.id)
+
+    return MoveRules(
+        movable,
+        policy.left_after,
+        policy.rules.constraints_of,
+        running_left_s=followed.running_left_s,
+        kept=followed.promises.kept_from("", followed.now_s, math.inf),
+        may_be_on=followed.may_move,
+    )
