@@ -111,7 +111,7 @@ def test_a_full_disk_of_postgresql_is_said_and_that_it_has_space_again(
                 filler = fill(folder)
 
                 def stays_full() -> bool:
-                    """Fill the pages that the tables have; what fails first may only be their map of free space."""
+                    """Fill the pages that tables have; what fails first may only be their map of free space."""
                     with contextlib.suppress(StoreError):
                         for _ in range(500):
                             running.submit(command=["true", "x" * 1_500])
