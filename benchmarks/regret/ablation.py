@@ -17,9 +17,15 @@ def switches(policy: str) -> dict[str, bool]:
     }
 
 
+# Terms whose option is a number, which is 0 without them.
+NUMBERED = {"moves": "move_every_s"}
+
+
 def switched_off(whole: Contender) -> dict[str, Contender]:
-    """Return a policy without each of the terms that it has switches for, by the name of the term."""
-    return {name: whole._replace(options=((name, False),)) for name, on in switches(whole.policy).items() if on}
+    """Return a policy without each of the terms that can be switched off, by the name of the term."""
+    off: dict[str, tuple[str, float]] = {name: (name, False) for name, on in switches(whole.policy).items() if on}
+    off |= {term: (name, 0.0) for term, name in NUMBERED.items() if name in options_of(whole.policy)}
+    return {term: whole._replace(options=(option,)) for term, option in off.items()}
 
 
 # Settings that trade one metric for another; each world may have its own best, which is known only afterwards.

@@ -23,6 +23,7 @@ from cranny.model.profile import ModelProfile
 from cranny.policies.cranny.durations import worked_s
 from cranny.policies.cranny.move_search import proposed_moves
 from cranny.policies.cranny.moves import MoveGroup, MoveRules, actions, facts, restart_s
+from cranny.policies.cranny.outlook import ExpectedRun, Outlook
 
 QUIET = ModelProfile("quiet", grad_bytes=1.0, iteration_ms=100.0)
 LOUD = ModelProfile("loud", grad_bytes=1e9, iteration_ms=100.0)
@@ -290,3 +291,30 @@ def test_keeps_constraints_and_room_for_jobs_that_start(
             allowed = [m for m in range(machines) if not excluded[job.id].excluded >> m & 1]
             machine = next(m for m in allowed if now.free_on(m) >= job.gpus)
             now = now.after(Placement((machine,) * job.gpus), job)
+
+
+@settings(max_examples=examples(100))
+@given(busy_states(), st.data(), st.sampled_from([0.0, 1_000.0, 1e9]))
+def test_nothing_saves_more_than_it_would_alone_on_its_links(
+    state: ClusterState, data: st.DataObject, tail_s: float
+) -> None:
+    view = state.snapshot()
+    runs = {name: ExpectedRun(each, left_s(each.job, 0.0)) for name, each in view.running.items()}
+    outlook = Outlook(view.cluster, runs, lambda _, seconds: seconds + 3.0 * max(0.0, seconds - tail_s))
+    for _ in range(3):
+        moved = data.draw(st.sets(st.sampled_from(sorted(runs)), max_size=3)) if runs else set[str]()
+        tried, there = {}, view
+        for name in sorted(moved):
+            there = there.without(name)
+        for name in sorted(moved):
+            job = runs[name].running.job
+            free = [machine for machine in range(len(state.free)) for _ in range(there.free_on(machine))]
+            ranks = data.draw(st.permutations(free))[: job.gpus]
+            placement = Placement(tuple(ranks))
+            tried[name] = ExpectedRun(there.as_running(job, placement), runs[name].left_s, restart_s(job))
+            there = there.after(placement, job)
+        change = outlook.change(tried)
+        most, saved = outlook.most_saved(tried), outlook.saved(change)
+        assert saved <= most + 1e-9 * abs(most) + 1e-6
+        outlook.apply(change)
+        view = there

@@ -100,3 +100,25 @@ def test_gpus_on_machines_that_a_constrained_job_waits_for_are_not_counted_befor
     # Of the four that are free at 20 s and not on the machine of the first:
     assert promises.allow("other", 1, 0.0, 500.0)
     assert not promises.allow("other", 2, 0.0, 500.0)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 8), st.integers(0, 4), st.integers(1, 7), st.booleans()), max_size=8),
+    st.lists(st.integers(0, 5), min_size=12, max_size=12),
+)
+def test_what_is_left_at_a_promise_is_what_is_free_without_what_comes_before(
+    made: list[tuple[int, int, int, bool]], release_s: list[int]
+) -> None:
+    free_s = np.array(release_s, float).reshape(3, 4)
+    promises = PromisedStarts(lambda: free_s)
+    for number, (gpus, start_s, eligible, several) in enumerate(made):
+        wanted = eligible if several and number % 2 else 0b111
+        promises.make(PromisedStart(f"job-{number}", gpus, float(start_s), eligible=wanted))
+    for promise in promises.in_order():
+        machines = [machine for machine in range(3) if promise.eligible >> machine & 1]
+        free = sum(int((free_s[machine] <= promise.start_s).sum()) for machine in machines)
+        before = [each for each in promises.in_order() if each.start_s <= promise.start_s]
+        kept = sum(each.gpus for each in before if each.eligible & promise.eligible)
+        assert promises._left_at(promise) == free - kept
+    promises.withdraw("job-0")
+    assert promises._kept == {}

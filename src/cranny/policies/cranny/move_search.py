@@ -85,7 +85,7 @@ class MoveSearch:
             runs[job_id] = ExpectedRun(running, max(0.0, self._left_s(running)))
             if not rules.movable(job) or running.resized is not None or running.placement.spare:
                 self._fixed.add(job_id)  # those that hold more than they need, or less, are for their policy
-        self._outlook = Outlook(view.cluster, runs)
+        self._outlook = Outlook(view.cluster, runs, rules.counted_s)
         self._gpus = FreeGpus(view.cluster)
         for job_id, run in runs.items():
             self._gpus.set(run.running, view.now_s + self._outlook.end_s[job_id])

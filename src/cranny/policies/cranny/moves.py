@@ -92,6 +92,9 @@ class MoveRules:
     # Whether a job may be on certain machines until some time, by its id.
     may_be_on: Callable[[str, Placement, float], bool] = lambda *_: True
 
+    # The seconds from now on to the end of a job, as they count.
+    counted_s: Callable[[Job, float], float] = lambda _, seconds: seconds
+
     def __post_init__(self) -> None:
         not_negative(self.margin, "margin")
         whole(self.most, "most", least=0)

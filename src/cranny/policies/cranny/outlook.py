@@ -9,7 +9,7 @@ A job that first restarts or waits goes on so much later; on links it counts fro
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ from cranny.core.accounting import Running
 from cranny.core.flows import NO_SWITCH, Flows
 from cranny.core.traffic import isolated
 from cranny.model.cluster import Cluster
+from cranny.model.job import Job
 from cranny.network.steady.rates import Rates, stream
 
 
@@ -46,6 +47,13 @@ class ExpectedRun(NamedTuple):
         return bool(self.running.communication.link_gbps)
 
 
+Counted = Callable[[Job, float], float]  # the seconds to the end of a job, as they count
+
+
+def _as_they_are(_job: Job, seconds: float) -> float:
+    return seconds
+
+
 class OutlookChange(NamedTuple):
     """What other machines for some jobs would change: the ends of jobs, and the use of machines."""
 
@@ -57,12 +65,17 @@ class OutlookChange(NamedTuple):
 class Outlook:
     """The expected ends of jobs, in seconds from now, and how long machines are in use."""
 
-    def __init__(self, cluster: Cluster, runs: Mapping[str, ExpectedRun]) -> None:
+    def __init__(
+        self, cluster: Cluster, runs: Mapping[str, ExpectedRun], counted_s: Counted = _as_they_are
+    ) -> None:
+        self._counted_s = counted_s
         self._size = [machine.gpus for machine in cluster.machines]
         self._cluster = cluster
         self._rates = Rates.of(cluster)  # empty but while ends are computed
         self._linked: dict[str, _LinkedRun] = {}
-        self._users: dict[int, set[str]] = {}  # jobs on each resource
+        # Jobs on links are in one component if they share them, or others in between do; until something changes.
+        self._component_of: dict[int, int] | None = None  # of each resource
+        self._alone_by_components: dict[frozenset[int], _Alone] = {}
         self.link_trials = 0  # how often the ends of jobs that share links were computed
         self.runs: dict[str, ExpectedRun] = {}
         self.end_s: dict[str, float] = {}
@@ -114,27 +127,31 @@ class Outlook:
             if job_id in self.runs:
                 for machine in self.runs[job_id].running.held:
                     self._on[machine].discard(job_id)
-            if job_id in self._linked:
-                for resource in self._linked.pop(job_id).resources:
-                    self._users[resource].discard(job_id)
+            self._linked.pop(job_id, None)
             self.runs[job_id] = each
             for machine in each.running.held:
                 self._on.setdefault(machine, set()).add(job_id)
             if each.uses_links:
-                self._linked[job_id] = linked = _LinkedRun.of(each, self._cluster)
-                for resource in linked.resources:
-                    self._users.setdefault(resource, set()).add(job_id)
+                self._linked[job_id] = _LinkedRun.of(each, self._cluster)
+        self._component_of = None
+        self._alone_by_components.clear()
         self.end_s.update(change.end_s)
         self.until_s.update(change.until_s)
 
     def saved_by_jobs(self, change: OutlookChange, job_ids: Iterable[str]) -> float:
         """Return how many GPU-seconds some jobs would need less; one that is added needs more."""
         return math.fsum(
-            (change.runs[job_id] if job_id in change.runs else self.runs[job_id]).running.job.gpus
-            * (self.end_s.get(job_id, 0.0) - change.end_s[job_id])
+            self._job_saves(
+                change.runs.get(job_id) or self.runs[job_id], self.end_s.get(job_id, 0.0), change.end_s[job_id]
+            )
             for job_id in job_ids
             if job_id in change.end_s
         )
+
+    def _job_saves(self, run: ExpectedRun, before_s: float, after_s: float) -> float:
+        """Return how many GPU-seconds it saves, as they count, that a job ends at another time."""
+        job = run.running.job
+        return job.gpus * (self._counted_s(job, before_s) - self._counted_s(job, after_s))
 
     def saved_by_machines(self, change: OutlookChange) -> float:
         """Return how many GPU-seconds machines would be in use less."""
@@ -152,16 +169,33 @@ class Outlook:
 
         As if they and all that use links with them had the links to themselves, on machines in use anyway.
         """
-        least_s = {job_id: self.runs[job_id].least_s for job_id in self._concerned(runs)}
-        end_s = {**least_s, **{job_id: each.least_s for job_id, each in runs.items()}}
-        saved = math.fsum(
-            self.runs[job_id].running.job.gpus * (self.end_s[job_id] - at_s) for job_id, at_s in end_s.items()
-        )
-        for machine in {machine for job_id in end_s for machine in self.runs[job_id].running.held}:
-            stay = (each for each in self._on[machine] if each not in runs)
-            until_s = max((least_s.get(each, self.end_s[each]) for each in stay), default=0.0)
-            saved += self._size[machine] * max(0.0, self.until_s.get(machine, 0.0) - until_s)
+        alone = self._alone(self._concerned(runs, self._as_linked(runs)))
+        saved = alone.saved_by_jobs + alone.saved_by_machines
+        for job_id, each in runs.items():
+            before = self.runs[job_id]
+            least_s = alone.least_s.get(job_id, self.end_s[job_id])
+            saved += self._job_saves(before, least_s, each.least_s)
+        for machine in {machine for job_id in runs for machine in self.runs[job_id].running.held}:
+            stay = [each for each in self._on[machine] if each not in runs]
+            saved += self._machine_saves(machine, stay, alone.least_s) - alone.saved_by_machine.get(machine, 0.0)
         return saved
+
+    def _alone(self, components: frozenset[int]) -> "_Alone":
+        """Return what would be saved if all jobs of some components had their links to themselves."""
+        if components not in self._alone_by_components:
+            jobs = self._jobs_of(components)
+            least_s = {job_id: self.runs[job_id].least_s for job_id in jobs}
+            by_jobs = [self._job_saves(self.runs[each], self.end_s[each], at_s) for each, at_s in least_s.items()]
+            machines = sorted({machine for job_id in jobs for machine in self.runs[job_id].running.held})
+            by_machine = {each: self._machine_saves(each, self._on[each], least_s) for each in machines}
+            found = _Alone(least_s, by_machine, math.fsum(by_jobs), math.fsum(by_machine.values()))
+            self._alone_by_components[components] = found
+        return self._alone_by_components[components]
+
+    def _machine_saves(self, machine: int, stay: Iterable[str], least_s: Mapping[str, float]) -> float:
+        """Return how many GPU-seconds a machine is in use less if some jobs stay, of which some end earlier."""
+        until_s = max((least_s.get(each, self.end_s[each]) for each in stay), default=0.0)
+        return self._size[machine] * max(0.0, self.until_s.get(machine, 0.0) - until_s)
 
     def _ends_on_links(self, runs: Mapping[str, ExpectedRun]) -> dict[str, float]:
         """Return when jobs end that use links, of those that others at these places concern, through any links.
@@ -169,8 +203,9 @@ class Outlook:
         They end one after the other, and after each the rest go faster.
         """
         self.link_trials += 1
-        jobs = {job_id: self._linked[job_id] for job_id in self._concerned(runs)}
-        jobs |= {job_id: _LinkedRun.of(each, self._cluster) for job_id, each in runs.items() if each.uses_links}
+        tried = self._as_linked(runs)
+        there = self._jobs_of(self._concerned(runs, tried))
+        jobs = {job_id: self._linked[job_id] for job_id in there if job_id not in runs} | tried
         if not jobs:
             return {}
         ids, linked = list(jobs), list(jobs.values())
@@ -191,24 +226,41 @@ class Outlook:
             self._rates.remove(int(numbers[first]))
         return ends_s
 
-    def _concerned(self, runs: Mapping[str, ExpectedRun]) -> list[str]:
-        """Return the jobs that share links with some, or with such jobs, before or after these are there."""
-        found: dict[str, None] = {}
-        open_resources: list[int] = []
-        for job_id, each in runs.items():
-            if each.uses_links:
-                open_resources += _LinkedRun.of(each, self._cluster).resources
-            if job_id in self._linked:
-                open_resources += self._linked[job_id].resources
-        seen = set(open_resources)
-        while open_resources:
-            for job_id in self._users.get(open_resources.pop(), ()):
-                if job_id not in found and job_id not in runs:
-                    found[job_id] = None
-                    new = self._linked[job_id].resources - seen
-                    seen |= new
-                    open_resources += new
-        return list(found)
+    def _as_linked(self, runs: Mapping[str, ExpectedRun]) -> dict[str, "_LinkedRun"]:
+        return {job_id: _LinkedRun.of(each, self._cluster) for job_id, each in runs.items() if each.uses_links}
+
+    def _concerned(self, runs: Mapping[str, ExpectedRun], linked: Mapping[str, "_LinkedRun"]) -> frozenset[int]:
+        """Return the components of jobs on links that some jobs concern, before or after these are there."""
+        there = [self._linked[job_id] for job_id in runs if job_id in self._linked]
+        if self._component_of is None:
+            self._component_of = _components(self._linked.values())
+        component_of = self._component_of
+        return frozenset(
+            component_of[resource]
+            for each in (*there, *linked.values())
+            for resource in each.resources
+            if resource in component_of
+        )
+
+    def _jobs_of(self, components: frozenset[int]) -> list[str]:
+        """Return the jobs on links in some components."""
+        component_of = self._component_of
+        if component_of is None or not components:
+            return []
+        return [
+            job_id
+            for job_id, each in self._linked.items()
+            if component_of[next(iter(each.resources))] in components
+        ]
+
+
+class _Alone(NamedTuple):
+    """What would be saved if some jobs had their links to themselves."""
+
+    least_s: Mapping[str, float]  # to the end of each
+    saved_by_machine: Mapping[int, float]
+    saved_by_jobs: float
+    saved_by_machines: float
 
 
 class _LinkedRun(NamedTuple):
@@ -229,3 +281,19 @@ class _LinkedRun(NamedTuple):
         alone = running.communication.comm_s
         pull_gbps = gigabits / running.job.profile.iteration_s
         return cls(run, flows, gigabits / alone, pull_gbps, resources - {NO_SWITCH})
+
+
+def _components(linked: Iterable[_LinkedRun]) -> dict[int, int]:
+    """Return the components, as numbers, of the resources that jobs put something on."""
+    parent: dict[int, int] = {}
+
+    def root(resource: int) -> int:
+        while (above := parent.setdefault(resource, resource)) != resource:
+            parent[resource] = resource = parent[above]
+        return resource
+
+    for each in linked:
+        first, *others = map(root, each.resources)
+        for other in others:
+            parent[root(other)] = root(first)
+    return {resource: root(resource) for resource in parent}

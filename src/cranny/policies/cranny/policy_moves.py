@@ -49,6 +49,11 @@ def rules_of(policy: "Cranny", followed: "Followed") -> MoveRules:
     def movable(job: Job) -> bool:
         return job.restart_s > 0 and policy.rules.may_stop(job.id)
 
+    now_s, tail = followed.now_s, followed.tail
+
+    def counted_s(job: Job, seconds: float) -> float:
+        return tail.counted_s(job.gpus, now_s - job.submit_s, seconds)
+
     return MoveRules(
         movable,
         policy.left_after,
@@ -56,4 +61,5 @@ def rules_of(policy: "Cranny", followed: "Followed") -> MoveRules:
         running_left_s=followed.running_left_s,
         kept=followed.promises.kept_from("", followed.now_s, math.inf),
         may_be_on=followed.may_move,
+        counted_s=counted_s,
     )

@@ -9,7 +9,9 @@ once their start is due.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -39,6 +41,7 @@ class PromisedStarts:
         self._release_s = release_s
         self.by_job: dict[str, PromisedStart] = {}  # by the ids of jobs, in the order in which they were made
         self._extra: dict[str, int] = {}  # GPUs that are left at each promise, until something changes
+        self._kept: dict[str, int] = {}  # GPUs kept at each for it and those before, until promises change
 
     def __contains__(self, job_id: object) -> bool:
         return job_id in self.by_job
@@ -55,17 +58,17 @@ class PromisedStarts:
         if promise.chosen:
             self.by_job.pop(promise.job_id, None)
         self.by_job[promise.job_id] = promise
-        self._extra.clear()
+        self._promises_changed()
 
     def set_eligible(self, promise: PromisedStart, eligible: int) -> None:
         """Note which machines a job can use: what a log keeps does not say."""
         if promise.eligible != eligible:
             self.by_job[promise.job_id] = promise._replace(eligible=eligible)
-            self._extra.clear()
+            self._promises_changed()
 
     def withdraw(self, job_id: str) -> bool:
         """Forget what a job was promised; say whether it was promised anything."""
-        self._extra.clear()
+        self._promises_changed()
         return self.by_job.pop(job_id, None) is not None
 
     def must_keep(self, job_id: str) -> bool:
@@ -150,19 +153,40 @@ class PromisedStarts:
             _held(new, end_s, promise) <= _held(old, old_end_s, promise) for promise in self.by_job.values()
         )
 
+    def _promises_changed(self) -> None:
+        self._extra.clear()
+        self._kept.clear()
+
     def _left_at(self, promise: PromisedStart) -> int:
         """Return the GPUs that are left at the time of a promise once it and those before are kept."""
         if promise.job_id not in self._extra:
+            if not self._kept:
+                self._kept = _kept(list(self.by_job.values()))
             release_s = self._release_s()
             its = release_s if promise.eligible == ALL else release_s[list(members(promise.eligible))]
             free = int(np.count_nonzero(its <= promise.start_s))
-            others = [other for other in self.by_job.values() if other.eligible & promise.eligible]
-            for other in others:
-                if other.constrained and other.start_s > promise.start_s:
+            for other in self.by_job.values():
+                if other.constrained and other.start_s > promise.start_s and other.eligible & promise.eligible:
                     free -= int(np.count_nonzero(release_s[list(other.machines)] <= promise.start_s))
-            kept = sum(other.gpus for other in others if other.start_s <= promise.start_s)
-            self._extra[promise.job_id] = free - kept
+            self._extra[promise.job_id] = free - self._kept[promise.job_id]
         return self._extra[promise.job_id]
+
+
+def _kept(promises: Sequence[PromisedStart]) -> dict[str, int]:
+    """Return the GPUs kept at each promise for it and for those before that want some of the same machines."""
+    if len({each.eligible for each in promises}) > 1:
+        return {
+            promise.job_id: sum(
+                each.gpus
+                for each in promises
+                if each.start_s <= promise.start_s and each.eligible & promise.eligible
+            )
+            for promise in promises
+        }
+    in_order = sorted(promises, key=lambda each: each.start_s)
+    starts = [each.start_s for each in in_order]
+    kept = list(accumulate((each.gpus for each in in_order), initial=0))
+    return {each.job_id: kept[bisect_right(starts, each.start_s)] for each in in_order}
 
 
 def _held(placement: Placement, end_s: float, promise: PromisedStart) -> int:
