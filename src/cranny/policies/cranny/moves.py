@@ -91,8 +91,7 @@ class MoveRules:
     kept: Collection[int] = ()  # machines that no job moves to
     # Whether a job may be on certain machines until some time, by its id.
     may_be_on: Callable[[str, Placement, float], bool] = lambda *_: True
-
-    # The seconds from now on to the end of a job, as they count.
+    # The seconds from now on to the end of a job, as they count: more in the tail.
     counted_s: Callable[[Job, float], float] = lambda _, seconds: seconds
 
     def __post_init__(self) -> None:

@@ -5,7 +5,8 @@ use until the last of its jobs ends. The cost, in GPU-seconds, is
 
     sum over jobs of GPUs x seconds to its end  +  sum over machines of GPUs x seconds that it is in use
 
-A job that first restarts or waits goes on so much later; on links it counts from now on.
+where the seconds of a job may count more than they are. A job that first restarts or waits goes on so much later; on
+links it counts from now on.
 """
 
 import math
@@ -47,13 +48,6 @@ class ExpectedRun(NamedTuple):
         return bool(self.running.communication.link_gbps)
 
 
-Counted = Callable[[Job, float], float]  # the seconds to the end of a job, as they count
-
-
-def _as_they_are(_job: Job, seconds: float) -> float:
-    return seconds
-
-
 class OutlookChange(NamedTuple):
     """What other machines for some jobs would change: the ends of jobs, and the use of machines."""
 
@@ -66,9 +60,9 @@ class Outlook:
     """The expected ends of jobs, in seconds from now, and how long machines are in use."""
 
     def __init__(
-        self, cluster: Cluster, runs: Mapping[str, ExpectedRun], counted_s: Counted = _as_they_are
+        self, cluster: Cluster, runs: Mapping[str, ExpectedRun], counted_s: Callable[[Job, float], float]
     ) -> None:
-        self._counted_s = counted_s
+        self._counted_s = counted_s  # the seconds to the end of a job, as they count
         self._size = [machine.gpus for machine in cluster.machines]
         self._cluster = cluster
         self._rates = Rates.of(cluster)  # empty but while ends are computed
