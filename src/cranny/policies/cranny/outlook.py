@@ -5,8 +5,8 @@ use until the last of its jobs ends. The cost, in GPU-seconds, is
 
     sum over jobs of GPUs x seconds to its end  +  sum over machines of GPUs x seconds that it is in use
 
-where the seconds of a job may count more than they are. A job that first restarts or waits goes on so much later; on
-links it counts from now on.
+where the seconds of a job may count more than they are. A job that first restarts or waits goes on so much later;
+on links it counts from now on.
 """
 
 import math
