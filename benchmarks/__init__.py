@@ -58,6 +58,7 @@ CASES: dict[str, Case] = {
     "cranny-optimum": Case(
         "benchmarks.cranny_optimum:run", "mean JCT of policies over the least without stops, on 300 small worlds"
     ),
+    "moves": Case("benchmarks.moves:run", "CPU-seconds of one search for moves at 1,000 to 100,000 GPUs"),
     "titan-quality": Case("benchmarks.titan_quality:run", "Titan against CP-SAT on 500 small clusters"),
 }
 

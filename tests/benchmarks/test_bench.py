@@ -29,6 +29,7 @@ from benchmarks import (
     history,
     importing,
     measure,
+    moves,
     netpack,
     netpack_quality,
     phases,
@@ -93,6 +94,8 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(cassini, "RUNS", 1)
     monkeypatch.setattr(cranny_speed, "MEDIAN_MS", {64: 1.0, 128: 5.0})
     monkeypatch.setattr(cranny_speed, "JOBS", {"isolated": 200, "steady": 200})
+    monkeypatch.setattr(moves, "GPUS", (64, 128))
+    monkeypatch.setattr(moves, "MOST_S", {128: 1.0})
     monkeypatch.setattr(regret_case, "WORLDS", {"itp": replace(WORLDS["titan-ring-itp"], jobs=20)})
     monkeypatch.setattr(regret_case, "SEEDS", 1)
     monkeypatch.setattr(regret_case, "PROCESSES", 1)

@@ -60,6 +60,15 @@ def test_a_whole_log_with_and_without_moves(run: Run, scattered: Path, durations
     assert "saved: 10 machine-hours (40.4%), $40 at $1.00 per GPU-hour" in shown
 
 
+@pytest.mark.parametrize(("settings", "without"), [((), 0), (("--set", "move_every_s=7200"), 1)])
+def test_the_policy_moves_nothing_itself_unless_asked_to(
+    run: Run, scattered: Path, settings: tuple[str, ...], without: int
+) -> None:
+    words = ("defrag", scattered, "--cluster", "1x2x4", "--policy", "cranny", "--every", 3600, "--movable", "all")
+    told = run(*words, *settings, "--json").json
+    assert (told["without"]["moves"], told["with"]["moves"]) == (without, 1)
+
+
 def test_a_log_cannot_be_changed(run: Run, scattered: Path) -> None:
     ran = run("defrag", scattered, "--apply")
     assert (ran.code, ran.out) == (2, "")

@@ -11,6 +11,7 @@ from cranny.core.snapshot import Snapshot
 from cranny.model.job import RESTART_S, Job
 from cranny.model.plan import Plan
 from cranny.model.validate import positive
+from cranny.policies import options_of
 from cranny.policies.cranny.durations import DurationEstimates
 from cranny.policies.cranny.move_search import PeriodicMoves, proposed_moves
 from cranny.policies.cranny.moves import (
@@ -109,6 +110,13 @@ class PolicyWithMoves:
         return min(due_s, self._policy.next_s(view)) if isinstance(self._policy, Timed) else due_s
 
 
+def _without_own_moves(scenario: Scenario) -> Scenario:
+    """Return a scenario whose policy makes no moves itself, unless its options say so."""
+    if not isinstance(scenario.policy, str) or "move_every_s" not in options_of(scenario.policy):
+        return scenario
+    return replace(scenario, options={"move_every_s": 0.0, **scenario.options})
+
+
 def moves_at(
     scenario: Scenario,
     at_s: float | None,
@@ -116,7 +124,11 @@ def moves_at(
     learned: DurationEstimates | None = None,
     progress: Progress | None = None,
 ) -> MovesAt:
-    """Replay a scenario up to a time, when most crosses machines if none is given, and find the moves that pay."""
+    """Replay a scenario up to a time, when most crosses machines if none is given, and find the moves that pay.
+
+    Until then its policy makes no moves itself.
+    """
+    scenario = _without_own_moves(scenario)
     view = view_at(
         scenario.cluster,
         lambda: PolicyWithMoves(scenario.resolve_policy()[1], rules, learned=learned),
@@ -169,8 +181,9 @@ def repeated_moves(
 ) -> RepeatedMoves:
     """Simulate a scenario twice, without and with the moves that pay every so often.
 
-    Each move costs the restart of its job, as does what the policy itself stops or moves, in both.
+    Each move costs the restart of its job, as does what the policy itself stops, in both.
     """
+    scenario = _without_own_moves(scenario)
     jobs = [job if job.restart_s else replace(job, restart_s=RESTART_S) for job in scenario.jobs()]
     _, policy, _ = scenario.resolve_policy()
     alike = replace(scenario, trace=jobs)

@@ -183,8 +183,7 @@ def test_the_policy_moves_jobs_that_state_their_restart(restart_s: float, moves:
         Job(f"long-{number}", 1, QUIET, submit_s=1.0, duration_s=40_000.0 + number, restart_s=restart_s)
         for number in range(2)
     ]
-    options = {"move_every_s": 3_600.0, "wait": False}
-    found = cranny.simulate(row(2, 4), [*jobs, *long], "cranny", options=options).summary
+    found = cranny.simulate(row(2, 4), [*jobs, *long], "cranny", options={"wait": False}).summary
     assert found["moves"] == moves
 
 

@@ -12,14 +12,23 @@ from tests.policies.cranny.test_promises_hold import machines
 from tests.policies.cranny.test_stops import Recorded
 from tests.policies.cranny.test_what_must_hold import CLUSTER, MODELS, jobs
 
+import cranny
 from cranny.core.accounting import Running
+from cranny.core.constraints import Constraints
+from cranny.core.protocol import JobRules, Policy
+from cranny.core.snapshot import Snapshot, Waiting
 from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster
+from cranny.model.errors import InputError
 from cranny.model.job import Job
 from cranny.model.placement import Placement
+from cranny.model.plan import Move, Plan
+from cranny.policies.cranny import Cranny, move_search
 from cranny.policies.cranny.durations import worked_s
-from cranny.policies.cranny.move_search import proposed_moves
+from cranny.policies.cranny.move_search import PeriodicMoves, proposed_moves
+from cranny.policies.cranny.moves import MoveGroup, MoveRules
 from cranny.policies.cranny.promised_starts import PromisedStart, PromisedStarts
+from cranny.policies.cranny.tail import WEIGHT, CompletionTimes
 from cranny.sim.record import DONE
 from cranny.sim.replay import Replay
 
@@ -55,7 +64,85 @@ def test_every_hour_jobs_move_that_state_their_restart(restart_s: float, move_ev
 
 
 def test_by_default_they_do() -> None:
-    assert moves(left_alone(60.0)) == 1
+    assert cranny.simulate(TWO_MACHINES, left_alone(60.0), "cranny").summary["moves"] == 1
+
+
+def after_an_hour(policy: Policy, *waiting: Job) -> Plan:
+    """Return what a policy does that finds two jobs on a machine each, and is asked again an hour later."""
+    state = ClusterState(TWO_MACHINES)
+    for number, duration_s in enumerate((100_000.0, 200_000.0)):
+        job = Job(f"on-{number}", 1, duration_s=duration_s, restart_s=60.0)
+        state.place(job, Placement((number,)))
+    queue = [Waiting(job) for job in waiting]
+    for each in queue:
+        policy.key(each)
+    assert not policy.plan(state.snapshot(0.0, queue)).actions
+    return policy.plan(state.snapshot(3_600.0, queue))
+
+
+def moved(plan: Plan) -> dict[str, tuple[int, ...]]:
+    return {action.job_id: action.placement.machines for action in plan.actions if isinstance(action, Move)}
+
+
+def test_a_policy_that_finds_jobs_running_moves_them_too() -> None:
+    assert moved(after_an_hour(Cranny())) == {"on-0": (1,)}
+
+
+@pytest.mark.parametrize(("may_stop", "made"), [({"on-1"}, {"on-1": (0,)}), (set(), {})])
+def test_no_job_moves_that_does_not_allow_it(may_stop: set[str], made: dict[str, tuple[int, ...]]) -> None:
+    rules = JobRules(may_stop=may_stop.__contains__)
+    assert moved(after_an_hour(Cranny().with_rules(rules))) == made
+
+
+def test_nor_any_to_machines_that_are_kept_for_a_waiting_job() -> None:
+    only_second = {"waiting": Constraints(excluded=0b01)}
+    waiting = Job("waiting", 4, duration_s=1_000.0)
+    policy = Cranny(preempt=False).with_rules(JobRules(only_second.get))
+    assert moved(after_an_hour(policy, waiting)) == {}
+    assert moved(after_an_hour(policy)) == {"on-0": (1,)}
+
+
+def test_seconds_in_the_tail_count_for_moves_as_for_placements(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CompletionTimes, "tail_s", 150_000.0)
+    given: list[MoveRules] = []
+
+    def proposed(_: Snapshot, rules: MoveRules) -> list[MoveGroup]:
+        given.append(rules)
+        return []
+
+    monkeypatch.setattr(move_search, "proposed_moves", proposed)
+    after_an_hour(Cranny())
+    (rules,) = given
+    job = Job("of-two", 2, submit_s=600.0)
+    assert rules.counted_s(job, 100_000.0) == 100_000.0
+    assert rules.counted_s(job, 150_000.0) == 147_000.0 + 3_000.0 * WEIGHT  # 3,000 s after it was submitted
+
+
+@pytest.mark.parametrize("given", [1e-9, 0.99])
+def test_moves_are_not_looked_for_all_the_time(given: float) -> None:
+    with pytest.raises(InputError, match=r"cranny: move_every_s must be 0 or at least 1 s, not"):
+        Cranny(move_every_s=given)
+
+
+@pytest.mark.parametrize(("began_s", "due_s"), [(0.0, 3_600.0), (5_000.0, 7_200.0), (7_200.0, 10_800.0)])
+def test_they_are_due_at_the_full_hour(began_s: float, due_s: float) -> None:
+    state, periodic = state_of(row(2, 4), BOTH_LONG), PeriodicMoves(3_600.0)
+    rules = replace(ANY, left_s=lambda job, _: job.duration_s or 0.0)
+    assert periodic.next_s(began_s) == due_s
+    assert not periodic.at(state.snapshot(began_s), rules)
+    assert periodic.next_s(began_s) == due_s
+    assert periodic.at(state.snapshot(due_s), rules)
+    assert periodic.next_s(due_s) == due_s + 3_600.0
+
+
+@pytest.mark.parametrize(("now_s", "left_s"), [(450.0, 150.0), (500.0, 100.0), (700.0, 0.0)])
+def test_a_job_runs_on_until_its_time_limit_at_most(now_s: float, left_s: float) -> None:
+    state = ClusterState(TWO_MACHINES)
+    state.place(Job("limited", 1, restart_s=60.0), Placement((0,)))
+    policy = Cranny().with_rules(JobRules(limit_s_of=lambda _: 600.0))
+    assert isinstance(policy, Cranny)
+    policy.plan(state.snapshot(now_s))
+    assert policy._follow(state.snapshot(now_s)).running_left_s(state.running["limited"], now_s) == left_s
 
 
 def mixed(seed: int, cluster: Cluster) -> list[Job]:

@@ -105,7 +105,7 @@ class Cranny:
         # Whether links are shared only while jobs communicate, and iterations of jobs drift, as in a service.
         self.in_phases = self.drifting = yes_or_no(phases, "cranny: phases")
         self._division: GpuDivision | None = None  # once a job comes that can be resized
-        self._moves = PolicyMoves(not_negative(move_every_s, "cranny: move_every_s"))
+        self.own_moves = PolicyMoves(move_every_s)
         self.rules = UNRESTRICTED
         self._durations: DurationEstimates | None = None  # once a job does not say how long it runs
         self.completion_times = CompletionTimes()
@@ -129,7 +129,6 @@ class Cranny:
     def key(self, waiting: Waiting) -> float:
         """Order the queue: a job may be passed by those that come so much later."""
         job = waiting.job
-        self._moves.see(job)
         if self.resize and elastic(job) and not waiting.attained_gpu_s:
             if self._division is None:
                 self._division = GpuDivision(self.patience)
@@ -174,7 +173,7 @@ class Cranny:
         at = self._follow(view, self._durations)
         self._decided = self._decided or at is self._at
         at.forget_gone(view.waiting)
-        if not (view.waiting or len(at.promises) or self._division or self._moves.begun or at.phased):
+        if not (view.waiting or len(at.promises) or self._division or self.own_moves.begun or at.phased):
             return Plan(view.version)  # only waiting jobs could give it anything to do
         plan = self._placed(view, at)
         if plan.actions or at.phased is None:
@@ -198,7 +197,7 @@ class Cranny:
                 plan = self._preempt(waiting, view, at, queue[:place])
                 if plan is not None:
                     return plan
-        return Plan(view.version, actions(self._moves.at(view, self, at)))
+        return Plan(view.version, actions(self.own_moves.at(view, self, at)))
 
     def _divide(self, view: Snapshot, at: "Followed", division: GpuDivision) -> Plan:
         """Divide GPUs among jobs without constraints, of which those that may not be stopped keep what they have.
@@ -275,7 +274,7 @@ class Cranny:
 
     def next_s(self, view: Snapshot) -> float:
         """Return when a job gives up waiting for a better place, a stopped one must go on, or moves are due."""
-        moves_s = self._moves.next_s(view.now_s)
+        moves_s = self.own_moves.next_s(view.now_s)
         if self._at is None:
             return moves_s
         return min([moves_s, *(each for each in self._at.latest_s() if each > view.now_s)])
@@ -289,7 +288,7 @@ class Cranny:
             and not (at.promises.by_job or at.refused)
             and self._durations is None
             and self._division is None
-            and not self._moves.begun
+            and not self.own_moves.begun
             and at.phased is None
         )
 
@@ -298,8 +297,8 @@ class Cranny:
         seconds = job.duration_s
         if seconds is None or not self.at_rest or elastic(job) or view.eligible(job) != ALL:
             return None
-        if self._moves.see(job):
-            return None
+        if self.own_moves.may_move(job):
+            return None  # once it runs, moves are looked for
         idle, in_use = view.machines.idle, view.machines.in_use
         if not (any(in_use[job.gpus :]) or any(idle[job.gpus :])):
             return None
@@ -371,7 +370,7 @@ class Cranny:
         copied._durations = deepcopy(self._durations, memo)  # noqa: SLF001
         copied.completion_times = deepcopy(self.completion_times, memo)
         copied._division = deepcopy(self._division, memo)  # noqa: SLF001
-        copied._moves = deepcopy(self._moves, memo)  # noqa: SLF001
+        copied.own_moves = deepcopy(self.own_moves, memo)
         copied._memory = self._known  # noqa: SLF001
         copied._at, copied._decided = None, False  # noqa: SLF001
         return copied

@@ -40,18 +40,22 @@ class PeriodicMoves:
 
     def __init__(self, every_s: float) -> None:
         self._every_s = every_s
-        self._due_s = every_s
+        self._due_s: float | None = None  # a multiple of that, once the time is known
 
     def at(self, view: Snapshot, rules: MoveRules) -> list[MoveGroup]:
         """Return the moves that pay if they are due; none otherwise."""
-        if view.now_s < self._due_s:
-            return []
-        self._due_s = self._every_s * (math.floor(view.now_s / self._every_s) + 1)
-        return proposed_moves(view, rules)
+        due_s = self._due_s
+        if due_s is None or due_s <= view.now_s:
+            self._due_s = self._next_multiple(view.now_s)
+        return proposed_moves(view, rules) if due_s is not None and due_s <= view.now_s else []
 
     def next_s(self, now_s: float) -> float:
         """Return when they are due next."""
-        return self._due_s if self._due_s > now_s else now_s + self._every_s
+        due_s = self._next_multiple(now_s) if self._due_s is None else self._due_s
+        return due_s if due_s > now_s else now_s + self._every_s
+
+    def _next_multiple(self, now_s: float) -> float:
+        return self._every_s * (math.floor(now_s / self._every_s) + 1)
 
 
 class MovesMade(NamedTuple):

@@ -10,7 +10,8 @@ A job that moves loses its restart. Moves are proposed to
 Some pay only together, such as all jobs of a machine: they are a group, judged as one by the `Outlook` before and
 after. The group that saves most is taken first, and the others are judged again with its moves made, so the saving
 of the whole plan is the sum. A job moves once at most, and never if it does not allow it. Moves take no GPUs from
-waiting jobs: as many are free afterwards, and no job that was promised a start starts later (`policy_moves`).
+waiting jobs: as many are free afterwards. Those that the policy makes itself delay no start that it promised
+(`policy_moves`).
 """
 
 from collections.abc import Callable, Collection, Sequence
