@@ -357,8 +357,8 @@ class Followed:
             start_s = self.earliest_s(job, view)
             if start_s == math.inf:
                 usable = np.count_nonzero(self.gpus.releases_for(job, view) < math.inf)
-                # Too few machines are up; or others were promised so much that it must be the next to start.
-                if usable < job.gpus or not self.promises.is_due(job.id, view.now_s):
+                # Too few machines are up; or others were promised so much that it starts when it was promised.
+                if usable < job.gpus or not self.promises.must_keep(job.id):
                     self.withdraw(job.id)
                 return
             if self.head is None:
