@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.examples import examples
+from tests.policies.cranny.test_move_search import LOUD
 from tests.policies.cranny.test_stops import FAR_S, Recorded
 from tests.policies.cranny.test_waiting_for_machines import WIDE, machines_in_use, started
 
@@ -79,6 +80,27 @@ def test_a_stop_leaves_machines_alone_that_a_job_was_promised_which_can_start_on
     assert not engine.handle(Submitted(Job("wants", 4, submit_s=100.0, duration_s=200.0)), 100.0)
     engine.finish("third", 109.0)
     assert ("Start", "bound") in names(list(engine.finish("first", 110.0)))
+
+
+@pytest.mark.parametrize(("duration_s", "machines"), [(200.0, {0, 1}), (600.0, {0, 2})])
+def test_so_does_a_job_that_would_be_there_for_longer_since_it_communicates(
+    duration_s: float, machines: set[int]
+) -> None:
+    state = ClusterState(Cluster.fat_tree(1, 3, 4))
+    for job, machine in (
+        (Job("left", 2, duration_s=50_000.0), 0),
+        (Job("ends", 1, duration_s=1_000.0), 1),
+        (Job("right", 2, duration_s=50_000.0), 2),
+    ):
+        state.place(job, Placement((machine,) * job.gpus))
+    bound = {"bound": Constraints(excluded=0b101)}
+    policy = Cranny(preempt=False, wait=False, lookahead=False).with_rules(JobRules(bound.get))
+    queue = [Waiting(Job("bound", 4, duration_s=10.0)), Waiting(Job("new", 4, LOUD, duration_s=duration_s))]
+    for each in queue:
+        policy.key(each)
+    (start,) = policy.plan(state.snapshot(0.0, queue)).actions
+    assert isinstance(start, Start)
+    assert (start.job.id, set(start.placement.machines)) == ("new", machines)
 
 
 def promised_first(cluster: Cluster, *events: tuple[float, Event], **own: str) -> float:

@@ -382,9 +382,8 @@ class Cranny:
         seconds = self.left_s(waiting)
         found = None
         if promised or at.promises.allow(job.id, job.gpus, now_s, now_s + seconds, eligible):
-            kept = at.promises.kept_from(job.id, now_s, now_s + seconds)
             wanted = self.rules.constraints_of(job.id)
-            found = at.placing.best(job, view, seconds, kept, wanted)
+            found = at.placed(job, view, seconds, wanted)
             if found is None:
                 found = self._with_fewer(waiting, view, at)
             if found is None:
@@ -418,8 +417,7 @@ class Cranny:
         # An iteration communicates about as long with fewer workers, so that need not be compared.
         if now_s + FEWER * (longer_s - seconds) >= at.earliest_s(job, view):
             return None
-        kept = at.promises.kept_from(job.id, now_s, now_s + longer_s)
-        found = at.placing.best(as_trained(job, workers), view, longer_s, kept, self.rules.constraints_of(job.id))
+        found = at.placed(as_trained(job, workers), view, longer_s, self.rules.constraints_of(job.id))
         if found is None:
             return None
         end_s = now_s + longer_s * found.effect.slowdown

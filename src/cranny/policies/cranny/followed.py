@@ -188,6 +188,17 @@ class Followed:
                     self._links.start(each.running, each.end_s)
             self._tried.clear()
 
+    def placed(self, job: Job, view: Snapshot, seconds: float, wanted: Constraints | None) -> "Priced | None":
+        """Return where a job would start now, beside what was promised to others."""
+        kept = self.promises.kept_from(job.id, view.now_s, view.now_s + seconds)
+        while (found := self.placing.best(job, view, seconds, kept, wanted)) is not None:
+            end_s = view.now_s + seconds * found.effect.slowdown
+            taken = set(found.placement.machines).intersection(self.promises.only_machines(job.id, end_s))
+            if not taken:
+                break
+            kept = [*kept, *taken]  # it would be there for longer, at the cost of jobs that can start on no others
+        return found
+
     def placed_without(
         self, stopped: Iterable[Expected], job: Job, seconds: float, view: Snapshot, wanted: Constraints | None
     ) -> "Priced | None":
