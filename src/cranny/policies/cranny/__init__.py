@@ -297,7 +297,7 @@ class Cranny:
         seconds = job.duration_s
         if seconds is None or not self.at_rest or elastic(job) or view.eligible(job) != ALL:
             return None
-        if self.own_moves.may_move(job):
+        if job.restart_s and self.own_moves.may_move(job):
             return None  # once it runs, moves are looked for
         idle, in_use = view.machines.idle, view.machines.in_use
         if not (any(in_use[job.gpus :]) or any(idle[job.gpus :])):

@@ -133,7 +133,8 @@ class Followed:
         self._running[job.id] = Expected(running, length_s, end_s, left_s, slowdown)
         self.tail.dequeue(job.id)
         self.stops.started(running)
-        self._policy.own_moves.started(submitted)
+        if submitted.restart_s:
+            self._policy.own_moves.started(submitted)
         self.better.started(job.id)
         self.refused.discard(job.id)
         if self.promises.by_job:
