@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cranny.policies.cranny.followed import Followed
 
 EVERY_S = 3_600.0
-SHORTEST_S = 1.0
+LEAST_S = 1.0
 
 
 class PolicyMoves:
@@ -23,8 +23,8 @@ class PolicyMoves:
 
     def __init__(self, every_s: float) -> None:
         not_negative(every_s, "cranny: move_every_s")
-        if 0.0 < every_s < SHORTEST_S:
-            raise InputError(f"cranny: move_every_s must be 0 or at least {SHORTEST_S:g} s, not {every_s!r}")
+        if 0.0 < every_s < LEAST_S:
+            raise InputError(f"cranny: move_every_s must be 0 or at least {LEAST_S:g} s, not {every_s!r}")
         self._periodic = PeriodicMoves(every_s) if every_s else None
         self.begun = False
 
