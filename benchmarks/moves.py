@@ -6,7 +6,7 @@ import numpy as np
 
 from benchmarks.decide import half_full
 from benchmarks.measure import Budget, Measured
-from cranny.model.job import Job
+from cranny.core.snapshot import Snapshot
 from cranny.policies.cranny.move_search import proposed_moves
 from cranny.policies.cranny.moves import MoveRules
 
@@ -20,16 +20,18 @@ def run() -> Measured:
     metrics: dict[str, float] = {}
     for gpus in (GPUS[0], *GPUS):
         view = half_full(gpus).snapshot()
-        rng = np.random.default_rng(0)
-        left_s = {job_id: float(rng.uniform(*LENGTHS_S)) for job_id in view.running}
-
-        def of(job: Job, _ran_s: float, left_s: dict[str, float] = left_s) -> float:
-            return left_s[job.id]
-
+        rules = _any_may_move(view)
         began = time.process_time()
-        found = proposed_moves(view, MoveRules(lambda _: True, of))
+        found = proposed_moves(view, rules)
         metrics[f"cpu_s_{gpus}"] = time.process_time() - began
         metrics[f"jobs_{gpus}"] = len(view.running)
         metrics[f"moves_{gpus}"] = sum(len(group.moves) for group in found)
     budgets = [Budget(f"cpu_s_{gpus}", metrics[f"cpu_s_{gpus}"], most_s) for gpus, most_s in MOST_S.items()]
     return Measured("moves", metrics, budgets)
+
+
+def _any_may_move(view: Snapshot) -> MoveRules:
+    """Return rules by which all jobs may move, whose lengths are drawn at random."""
+    rng = np.random.default_rng(0)
+    left_s = {job_id: float(rng.uniform(*LENGTHS_S)) for job_id in view.running}
+    return MoveRules(lambda _: True, lambda job, _: left_s[job.id])

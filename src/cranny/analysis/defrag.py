@@ -100,7 +100,7 @@ class PolicyWithMoves:
         plan = self._policy.plan(view)
         if plan.actions:
             return plan
-        found = self._moves.at(view, self._rules)
+        found = self._moves.at(view, lambda: self._rules)
         self.groups += found
         return Plan(view.version, actions(found))
 

@@ -129,9 +129,9 @@ def test_they_are_due_at_the_full_hour(began_s: float, due_s: float) -> None:
     state, periodic = state_of(row(2, 4), BOTH_LONG), PeriodicMoves(3_600.0)
     rules = replace(ANY, left_s=lambda job, _: job.duration_s or 0.0)
     assert periodic.next_s(began_s) == due_s
-    assert not periodic.at(state.snapshot(began_s), rules)
+    assert not periodic.at(state.snapshot(began_s), lambda: rules)
     assert periodic.next_s(began_s) == due_s
-    assert periodic.at(state.snapshot(due_s), rules)
+    assert periodic.at(state.snapshot(due_s), lambda: rules)
     assert periodic.next_s(due_s) == due_s + 3_600.0
 
 

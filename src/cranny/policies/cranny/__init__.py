@@ -146,10 +146,10 @@ class Cranny:
         seconds = job.duration_s if job.duration_s is not None else self._estimated_s(job, 0.0)
         return seconds if self.rules is UNRESTRICTED else self._within_limit(job, seconds)
 
-    def _within_limit(self, job: Job, seconds: float) -> float:
-        """Return how long a run takes at most that would take so long: it is ended at its time limit."""
+    def _within_limit(self, job: Job, seconds: float, ran_s: float = 0.0) -> float:
+        """Return how long a run goes on at most that would go on so long: it is ended at its time limit."""
         limit_s = self.rules.limit_s_of(job.id)
-        return seconds if limit_s is None else min(seconds, limit_s)
+        return seconds if limit_s is None else min(seconds, max(0.0, limit_s - ran_s))
 
     def left_s(self, waiting: Waiting) -> float:
         """Return how long a job is expected to run from now on, on one machine."""
@@ -218,10 +218,10 @@ class Cranny:
         fixed = apart.union(each for each in view.running if not self.rules.may_stop(each))
         return division.plan(divided.hiding(fixed), at)
 
-    def left_after(self, job: Job, ran_s: float) -> float:
-        """Return how long a job is expected to run on that has done so many seconds of its work."""
-        left_s = self._estimated_s(job, ran_s) if job.duration_s is None else max(0.0, job.duration_s - ran_s)
-        return self._within_limit(job, left_s)
+    def left_after(self, job: Job, done_s: float, ran_s: float = 0.0) -> float:
+        """Return how long a job runs on that did so many seconds of its work, and ran so long at a stretch."""
+        left_s = self._estimated_s(job, done_s) if job.duration_s is None else max(0.0, job.duration_s - done_s)
+        return self._within_limit(job, left_s, ran_s)
 
     def _make_way(self, view: Snapshot, at: "Followed") -> Plan | None:
         """Stop a job on several machines for many that need one machine each, if that pays."""
@@ -297,7 +297,7 @@ class Cranny:
         seconds = job.duration_s
         if seconds is None or not self.at_rest or elastic(job) or view.eligible(job) != ALL:
             return None
-        if job.restart_s and self.own_moves.may_move(job):
+        if self.own_moves.may_move(job):
             return None  # once it runs, moves are looked for
         idle, in_use = view.machines.idle, view.machines.in_use
         if not (any(in_use[job.gpus :]) or any(idle[job.gpus :])):

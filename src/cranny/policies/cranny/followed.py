@@ -133,8 +133,7 @@ class Followed:
         self._running[job.id] = Expected(running, length_s, end_s, left_s, slowdown)
         self.tail.dequeue(job.id)
         self.stops.started(running)
-        if submitted.restart_s:
-            self._policy.own_moves.started(submitted)
+        self._policy.own_moves.started(submitted)
         self.better.started(job.id)
         self.refused.discard(job.id)
         if self.promises.by_job:
@@ -218,9 +217,8 @@ class Followed:
         """Return how long a running job still runs on one machine, with what is left of its restart."""
         each = self._running[running.job.id]
         if each.is_estimate(now_s):
-            left_s = self._policy.left_after(running.submitted, worked_s(running, now_s))
-            limit_s = self._policy.rules.limit_s_of(running.job.id)
-            return left_s if limit_s is None else min(left_s, max(0.0, running.started_s + limit_s - now_s))
+            ran_s = now_s - running.started_s
+            return self._policy.left_after(running.submitted, worked_s(running, now_s), ran_s)
         return (each.end_s - now_s) / each.slowdown
 
     def may_move(self, job_id: str, placement: Placement, end_s: float) -> bool:

@@ -1,7 +1,7 @@
 """The search for moves that pay: groups are tried, the best is made in a what-if, and others are tried again."""
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import accumulate, takewhile
 from typing import NamedTuple
@@ -42,12 +42,13 @@ class PeriodicMoves:
         self._every_s = every_s
         self._due_s: float | None = None  # a multiple of that, once the time is known
 
-    def at(self, view: Snapshot, rules: MoveRules) -> list[MoveGroup]:
-        """Return the moves that pay if they are due; none otherwise."""
+    def at(self, view: Snapshot, rules: Callable[[], MoveRules]) -> list[MoveGroup]:
+        """Return the moves that pay if they are due; none otherwise, and then no rules are asked for."""
         due_s = self._due_s
-        if due_s is None or due_s <= view.now_s:
-            self._due_s = self._next_multiple(view.now_s)
-        return proposed_moves(view, rules) if due_s is not None and due_s <= view.now_s else []
+        if due_s is not None and view.now_s < due_s:
+            return []
+        self._due_s = self._next_multiple(view.now_s)
+        return [] if due_s is None else proposed_moves(view, rules())
 
     def next_s(self, now_s: float) -> float:
         """Return when they are due next."""

@@ -40,7 +40,7 @@ class PolicyMoves:
         """Return the moves that pay if they are due; none otherwise."""
         if self._periodic is None or not self.begun:
             return []
-        return self._periodic.at(view, _rules(policy, followed))
+        return self._periodic.at(view, lambda: _rules(policy, followed))
 
     def next_s(self, now_s: float) -> float:
         """Return when they are due next."""
