@@ -18,7 +18,8 @@ from cranny.model.job import Job
 from cranny.model.plan import Start
 from cranny.policies.cranny import Cranny
 from cranny.policies.cranny.gpu_prices import GpuPrices
-from cranny.policies.cranny.shortest_first import EVERY, ShortestFirst, _more_and_more
+from cranny.policies.cranny.shortest_first import ShortestFirst
+from cranny.policies.cranny.worker_sets import EVERY, more_and_more
 from cranny.run import simulate
 
 speeds = st.sampled_from([0.2, 0.5, 1.0, 1.5, 2.0, 4.0])
@@ -52,8 +53,8 @@ def test_slow_gpus_that_would_save_little_stay_idle_where_restarts_are_short() -
     """Four fast GPUs take 300 s: (4 + 4) x 300 GPU-s. Four slow ones beside them would save 50 s: 12 x 250."""
     view = waiting(mixed("A", "B"), elastic("a", 1.0, 0.2))
     policy = ShortestFirst(10.0)
-    policy._prices.see({"A": 1.0, "B": 1.0}, {"A": 4, "B": 4})  # GPUs are worth the same to all jobs seen
-    policy._seen = {"a"}
+    policy._sets._prices.see({"A": 1.0, "B": 1.0}, {"A": 4, "B": 4})  # GPUs are worth the same to all jobs seen
+    policy._sets._seen = {"a"}
     assert workers(policy, view) == {0: 4}
     assert workers(policy, view, sharing=False) == {0: 4, 1: 4}
 
@@ -78,7 +79,7 @@ def test_each_job_counts_once_in_prices_however_often_it_is_seen() -> None:
     once.plan(waiting(cluster, *jobs), sharing=True)
     for _ in range(3):
         often.plan(waiting(cluster, *jobs), sharing=True)
-    assert once._prices._worth == often._prices._worth
+    assert once._sets._prices._worth == often._sets._prices._worth
 
 
 def test_prices_are_what_gpus_give_to_the_jobs_seen_and_1_on_average() -> None:
@@ -117,7 +118,7 @@ def test_no_other_number_of_machines_of_each_type_costs_less(
     found = workers(policy, waiting(cluster, job), sharing=True)
     assert job.speeds is not None
     speed = np.array([job.speeds[machine.gpu_type] for machine in cluster.machines])
-    by_type = policy._prices.each(policy._gpus)
+    by_type = policy._sets._prices.each(policy._sets._gpus)
     prices = [by_type[machine.gpu_type] for machine in cluster.machines]
 
     def cost(held: dict[int, int]) -> float:
@@ -138,11 +139,11 @@ def test_on_many_machines_some_numbers_of_them_are_tried_and_all_of_a_type_among
     """Of 50 fast and 50 slow machines, all fast ones are worth their cost, and no slow one."""
     cluster = mixed(*["A"] * 50, *["B"] * 50)
     policy, job = ShortestFirst(10.0), elastic("a", 1.0, 0.2, most_gpus=400)
-    policy._prices.see({"A": 1.0, "B": 1.0}, {"A": 200, "B": 200})
-    policy._seen = {"a"}
+    policy._sets._prices.see({"A": 1.0, "B": 1.0}, {"A": 200, "B": 200})
+    policy._sets._seen = {"a"}
     assert workers(policy, waiting(cluster, job)) == dict.fromkeys(range(50), 4)
     ones, room = np.ones(100), np.full(100, 4)
-    tried = [int(each.sum()) // 4 for each in _more_and_more(np.arange(100), ones, room, 1, 400)]
+    tried = [int(each.sum()) // 4 for each in more_and_more(np.arange(100), ones, room, 1, 400)]
     assert tried == [*range(1, EVERY + 1), 2 * EVERY, 4 * EVERY, 8 * EVERY, 100]
 
 

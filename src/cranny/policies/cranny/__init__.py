@@ -131,7 +131,7 @@ class Cranny:
         job = waiting.job
         if self.resize and elastic(job) and not waiting.attained_gpu_s:
             if self._division is None:
-                self._division = GpuDivision(self.patience)
+                self._division = GpuDivision(self.patience, lookahead=self.lookahead)
             self._division.see(job, self.length_s(job))
         if self._at is None:
             return queue_key(job, self.left_s(waiting), self.patience)

@@ -61,9 +61,9 @@ class SuitedSizes(NamedTuple):
 class GpuDivision:
     """Divides GPUs among all jobs as long as some can be resized, if that pays."""
 
-    def __init__(self, patience: float) -> None:
+    def __init__(self, patience: float, *, lookahead: bool = True) -> None:
         self._patience = patience
-        self._shortest_first = ShortestFirst(patience)
+        self._shortest_first = ShortestFirst(patience, lookahead=lookahead)
         self._shares = cast("Policy", policy("has-resets"))
         self._cluster: Cluster | None = None
         self._suited: dict[Hashable, SuitedSizes] = {}  # by kind of job, of those that run or wait

@@ -1,0 +1,241 @@
+"""Looking ahead on GPUs of several types: what becomes of all jobs if one starts or grows in other ways.
+
+The workers that are worth most to one job (`worker_sets`) may leave another alone in the end, with most GPUs idle.
+So for each set of workers that the first of the queue could have, or once none waits each running job, it is
+played out what becomes of all jobs: they start in order of the queue, and grow once none waits, as
+`shortest_first` has it. The set is chosen with which
+
+    3 x machine-hours + 2 x longest completion time + (mean completion time + mean slowdown) / 2
+
+is least, each over that of what `shortest_first` would do: what is used up counts as often as what comes of it,
+and the tail more than the mean. Another way to grow is tried, too: each free GPU goes to the job that would end
+last.
+
+What is played out knows of no later jobs. So nothing is, if more than one is expected to come meanwhile.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from cranny.core.snapshot import Snapshot, Waiting
+from cranny.model.arrays import Ints
+from cranny.model.job import Job
+from cranny.model.plan import Action, Move, Start
+from cranny.policies._shared.heterogeneous.instance import max_gpus, min_gpus, placed
+from cranny.policies.cranny.restarts import RESTARTS
+from cranny.policies.cranny.worker_sets import ROUNDING, WorkerSets
+
+MOST = 8  # waiting jobs, and running ones, that are played out
+EXPECTED = 1.0  # jobs that may be expected to come meanwhile
+LEAST_GAIN = 0.005  # of the sum above, which is 6 for what `shortest_first` would do
+MACHINE_HOURS, LONGEST, MEANS = 3.0, 2.0, 0.5
+
+
+class Run(NamedTuple):
+    """A job that runs while it is played out what becomes of it."""
+
+    job: Job
+    workers: Ints  # (machines,)
+    left_s: float  # with the GPUs that it asks for, of the type that it was measured on
+    restart_s: float = 0.0  # of its restart
+    ran: bool = False  # before now: a job that just started moves at no cost
+
+
+class Outcome(NamedTuple):
+    """What becomes of all jobs."""
+
+    machine_s: float  # GPUs of machines in use x seconds
+    longest_s: float  # completion time
+    ends_s: float  # from now on, of all jobs
+    slowdowns: float  # of all jobs, for what they have left
+
+    def over(self, other: "Outcome") -> float:
+        """Return how it compares with another one; less is better."""
+        return (
+            MACHINE_HOURS * self.machine_s / other.machine_s
+            + LONGEST * self.longest_s / other.longest_s
+            + MEANS * self.ends_s / other.ends_s
+            + MEANS * self.slowdowns / other.slowdowns
+        )
+
+
+class Arrivals:
+    """How many jobs came since the first ones."""
+
+    def __init__(self) -> None:
+        self._first_s = np.inf
+        self._known: set[str] = set()  # jobs that are there, by their ids
+        self._later = 0
+
+    def see(self, jobs: Sequence[Job]) -> None:
+        """Take over which jobs are there."""
+        self._first_s = min([self._first_s, *(job.submit_s for job in jobs)])
+        self._later += sum(job.submit_s > self._first_s for job in jobs if job.id not in self._known)
+        self._known = {job.id for job in jobs}
+
+    def expected(self, seconds: float, now_s: float) -> float:
+        """Return how many jobs are expected to come from now on."""
+        return self._later * seconds / (now_s - self._first_s) if self._later else 0.0
+
+
+class SizesLookahead:
+    """Plays out what becomes of jobs with the workers that they could have."""
+
+    def __init__(self, sets: WorkerSets) -> None:
+        self._sets = sets
+        self._arrivals = Arrivals()
+
+    def better(self, queue: Sequence[Waiting], view: Snapshot) -> tuple[Action, ...]:
+        """Return how the first of the queue starts, or running jobs grow, better than in the usual way, if so."""
+        sets = self._sets
+        self._arrivals.see([each.job for each in queue] + [each.submitted for each in view.running.values()])
+        waiting = [each.job for each in queue]
+        running = {
+            job_id: Run(job, sets.held(each), sets.left_s(job), ran=each.started_s < view.now_s)
+            for job_id, each in view.running.items()
+            for job in [each.submitted]
+        }
+        if max(len(waiting), len(running)) > MOST or len(waiting) + len(running) < 2:
+            return ()
+        free = np.minimum(view.free, sets.up)
+        usual = self._played_out(waiting, running, free, view.now_s)
+        if self._arrivals.expected(usual.longest_s, view.now_s) > EXPECTED:
+            return ()
+        best, least = dict[str, Run](), usual.over(usual) - LEAST_GAIN
+        for changed in self._starts(waiting[0], free) if waiting else self._growths(running, free, view):
+            trial = {**running, **changed}
+            left = free - sum((each.workers - _held(running, job_id) for job_id, each in changed.items()))
+            sum_over = self._played_out(waiting[1:], trial, left, view.now_s).over(usual)
+            if sum_over < least:
+                best, least = changed, sum_over
+        note = "best for all jobs that are there, as played out"
+        placements = {each.job.id: placed(view, each.job, each.workers, note) for each in best.values()}
+        if waiting:
+            first = queue[0]
+            return tuple(Start(first.job, found, first.attained_gpu_s) for found in placements.values())
+        return tuple(Move(job_id, found) for job_id, found in placements.items())
+
+    def _starts(self, job: Job, free: Ints) -> Iterator[dict[str, Run]]:
+        """Yield the ways in which the first of the queue could start."""
+        for workers, _ in self._sets.sets(job, free):
+            yield {job.id: Run(job, workers, self._sets.left_s(job))}
+
+    def _growths(self, running: dict[str, Run], free: Ints, view: Snapshot) -> Iterator[dict[str, Run]]:
+        """Yield the ways in which running jobs could grow that gain more than their restarts."""
+        there = {
+            job_id: each
+            for job_id, each in running.items()
+            if all(map(view.is_up, np.flatnonzero(each.workers).tolist()))
+        }
+        for job_id, run in there.items():
+            if self._sets.usable(run.job, free).any():
+                for workers, _ in self._sets.sets(run.job, free + run.workers):
+                    if self._gains(run, workers):
+                        yield {job_id: _on(run, workers)}
+        shared = self._last_first(there, free)
+        changed = {
+            job_id: _on(there[job_id], workers)
+            for job_id, workers in shared.items()
+            if self._gains(there[job_id], workers)
+        }
+        if len(changed) > 1:
+            yield changed
+
+    def _last_first(self, running: dict[str, Run], free: Ints) -> dict[str, Ints]:
+        """Return the workers of jobs if each free GPU goes to the one that would end last and can use it."""
+        workers = {job_id: run.workers.copy() for job_id, run in running.items()}
+        end_s = {job_id: self._end_s(run) for job_id, run in running.items()}
+        free = free.copy()
+        while end_s:
+            last = max(end_s, key=end_s.__getitem__)
+            run, own = running[last], workers[last]
+            machine = self._sets.fastest(run.job, free, own) if own.sum() < max_gpus(run.job) else None
+            if machine is None:
+                del end_s[last]
+                continue
+            own[machine] += 1
+            free[machine] -= 1
+            end_s[last] = self._end_s(_on(run, own))
+        return workers
+
+    def _gains(self, run: Run, workers: Ints) -> bool:
+        """Say whether a running job gains more than its restarts with other workers."""
+        gained_s = run.left_s * (self._sets.stretch(run.job, run.workers) - self._sets.stretch(run.job, workers))
+        return gained_s > max(RESTARTS * run.job.restart_s, ROUNDING * run.left_s)
+
+    def _end_s(self, run: Run) -> float:
+        return run.restart_s + run.left_s * self._sets.stretch(run.job, run.workers)
+
+    def _played_out(self, queue: Sequence[Job], running: dict[str, Run], free: Ints, began_s: float) -> Outcome:
+        """Let waiting jobs start in order, and running ones grow once none waits, until all have ended."""
+        sets, waiting, running = self._sets, deque(queue), dict(running)
+        length_s = {run.job.id: run.left_s for run in running.values()}
+        length_s |= {job.id: sets.left_s(job) for job in waiting}
+        now_s = machine_s = longest_s = ends_s = slowdowns = 0.0
+        while True:
+            while waiting and self._room(waiting[0], free):
+                job = waiting.popleft()
+                workers = self._worth_having(job, waiting[0] if waiting else None, free)
+                running[job.id] = Run(job, workers, length_s[job.id])
+                free = free - workers
+            if not waiting:
+                free = self._grow(running, free)
+            if not running:
+                return Outcome(machine_s, longest_s, ends_s, slowdowns)
+            step_s = min(map(self._end_s, running.values()))
+            used = np.logical_or.reduce([run.workers > 0 for run in running.values()])
+            machine_s += step_s * float(sets.size[used].sum())
+            now_s += step_s
+            for run in self._advance(running, step_s):
+                ends_s += now_s
+                slowdowns += now_s / max(length_s[run.job.id], ROUNDING)
+                longest_s = max(longest_s, began_s + now_s - run.job.submit_s)
+                free = np.minimum(free + run.workers, sets.up)
+
+    def _advance(self, running: dict[str, Run], step_s: float) -> list[Run]:
+        """Let time pass until the first job ends; take out, and return, those that end."""
+        ended = []
+        for job_id, run in list(running.items()):
+            if self._end_s(run) <= step_s * (1.0 + ROUNDING):
+                ended.append(running.pop(job_id))
+                continue
+            restarts_s = min(run.restart_s, step_s)
+            done_s = (step_s - restarts_s) / self._sets.stretch(run.job, run.workers)
+            running[job_id] = Run(run.job, run.workers, run.left_s - done_s, run.restart_s - restarts_s, ran=True)
+        return ended
+
+    def _room(self, job: Job, free: Ints) -> bool:
+        return int(self._sets.usable(job, free).sum()) >= min_gpus(job)
+
+    def _worth_having(self, job: Job, following: Job | None, free: Ints) -> Ints:
+        """Return the workers that `shortest_first` gives to the first of the queue."""
+        workers = self._sets.worth_having(job, free)
+        suited = None if following is None else self._sets.left_to(following, job, workers)
+        return workers if suited is None else suited
+
+    def _grow(self, running: dict[str, Run], free: Ints) -> Ints:
+        """Let running jobs grow as `shortest_first` does; return the GPUs that are left free."""
+        while (grown := next(self._growing(running, free), None)) is not None:
+            free = free + running[grown.job.id].workers - grown.workers
+            running[grown.job.id] = grown
+        return free
+
+    def _growing(self, running: dict[str, Run], free: Ints) -> Iterator[Run]:
+        for run in running.values():
+            if self._sets.usable(run.job, free).any():
+                workers = self._sets.worth_having(run.job, free + run.workers)
+                if self._gains(run, workers):
+                    yield _on(run, workers)
+
+
+def _held(running: dict[str, Run], job_id: str) -> Ints | int:
+    """Return the workers that a job has before it starts or grows."""
+    return running[job_id].workers if job_id in running else 0
+
+
+def _on(run: Run, workers: Ints) -> Run:
+    """Return a running job on other workers, for which it restarts."""
+    return run._replace(workers=workers, restart_s=run.job.restart_s if run.ran else 0.0)
