@@ -1,4 +1,7 @@
-"""The recommended policy's time for one decision, and jobs replayed with it in a CPU-second on 512 x 8 GPUs."""
+"""The recommended policy's time for one decision, and jobs replayed with it in a CPU-second on 512 x 8 GPUs.
+
+Of some replays the fastest counts, as in the bench `replay`: what else runs on a machine only slows them down.
+"""
 
 import statistics
 
@@ -6,7 +9,7 @@ import numpy as np
 
 from benchmarks.decide import decisions_us, half_full
 from benchmarks.measure import Budget, Measured, judged_policy
-from benchmarks.replay import jobs_per_cpu_s
+from benchmarks.replay import RUNS, jobs_per_cpu_s
 from benchmarks.replay_steady import LOAD, WARM_UP
 from cranny.model.cluster import Cluster
 from cranny.policy_choice import seeded_policy
@@ -39,6 +42,6 @@ def run() -> Measured:
         )
         jobs_per_cpu_s(cluster, trace.slice(count=WARM_UP), name, network)
         metric = f"jobs_per_cpu_s_{network}"
-        metrics[metric] = jobs_per_cpu_s(cluster, trace, name, network)
+        metrics[metric] = max(jobs_per_cpu_s(cluster, trace, name, network) for _ in range(RUNS))
         budgets.append(Budget(metric, metrics[metric], least, at_least=True))
     return Measured("cranny-speed", metrics, budgets)
