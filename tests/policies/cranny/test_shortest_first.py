@@ -1,5 +1,6 @@
 """On mixed GPUs: which workers are worth what they cost, and what GPUs are worth to the jobs seen."""
 
+from collections import Counter
 from dataclasses import replace
 from itertools import product
 
@@ -53,8 +54,8 @@ def test_slow_gpus_that_would_save_little_stay_idle_where_restarts_are_short() -
     """Four fast GPUs take 300 s: (4 + 4) x 300 GPU-s. Four slow ones beside them would save 50 s: 12 x 250."""
     view = waiting(mixed("A", "B"), elastic("a", 1.0, 0.2))
     policy = ShortestFirst(10.0)
-    policy._sets._prices.see({"A": 1.0, "B": 1.0}, {"A": 4, "B": 4})  # GPUs are worth the same to all jobs seen
-    policy._sets._seen = {"a"}
+    policy._seen._prices.see({"A": 1.0, "B": 1.0}, {"A": 4, "B": 4})  # GPUs are worth the same to all jobs seen
+    policy._seen._there = {"a"}
     assert workers(policy, view) == {0: 4}
     assert workers(policy, view, sharing=False) == {0: 4, 1: 4}
 
@@ -79,7 +80,7 @@ def test_each_job_counts_once_in_prices_however_often_it_is_seen() -> None:
     once.plan(waiting(cluster, *jobs), sharing=True)
     for _ in range(3):
         often.plan(waiting(cluster, *jobs), sharing=True)
-    assert once._sets._prices._worth == often._sets._prices._worth
+    assert once._seen._prices._worth == often._seen._prices._worth
 
 
 def test_prices_are_what_gpus_give_to_the_jobs_seen_and_1_on_average() -> None:
@@ -118,7 +119,8 @@ def test_no_other_number_of_machines_of_each_type_costs_less(
     found = workers(policy, waiting(cluster, job), sharing=True)
     assert job.speeds is not None
     speed = np.array([job.speeds[machine.gpu_type] for machine in cluster.machines])
-    by_type = policy._sets._prices.each(policy._sets._gpus)
+    gpus = {kind: 4 * count for kind, count in Counter(each.gpu_type for each in cluster.machines).items()}
+    by_type = policy._seen._prices.each(gpus)
     prices = [by_type[machine.gpu_type] for machine in cluster.machines]
 
     def cost(held: dict[int, int]) -> float:
@@ -139,8 +141,8 @@ def test_on_many_machines_some_numbers_of_them_are_tried_and_all_of_a_type_among
     """Of 50 fast and 50 slow machines, all fast ones are worth their cost, and no slow one."""
     cluster = mixed(*["A"] * 50, *["B"] * 50)
     policy, job = ShortestFirst(10.0), elastic("a", 1.0, 0.2, most_gpus=400)
-    policy._sets._prices.see({"A": 1.0, "B": 1.0}, {"A": 200, "B": 200})
-    policy._sets._seen = {"a"}
+    policy._seen._prices.see({"A": 1.0, "B": 1.0}, {"A": 200, "B": 200})
+    policy._seen._there = {"a"}
     assert workers(policy, waiting(cluster, job)) == dict.fromkeys(range(50), 4)
     ones, room = np.ones(100), np.full(100, 4)
     tried = [int(each.sum()) // 4 for each in more_and_more(np.arange(100), ones, room, 1, 400)]

@@ -15,7 +15,7 @@ from cranny.model.placement import Placement
 from cranny.model.plan import Move, Start
 from cranny.policies.cranny.shortest_first import ShortestFirst
 from cranny.policies.cranny.sizes_lookahead import Arrivals, Outcome, SizesLookahead
-from cranny.policies.cranny.worker_sets import WorkerSets
+from cranny.policies.cranny.worker_sets import JobsSeen
 from cranny.run import run
 from cranny.scenario import Scenario
 from cranny.sim.metrics import SECONDS_PER_HOUR
@@ -44,9 +44,7 @@ def replayed(cluster: Cluster, jobs: list[Job], *, lookahead: bool) -> Result:
 def played_out(cluster: Cluster, jobs: list[Job]) -> Outcome:
     """Return what is expected to become of jobs that come at once, in the order of the queue."""
     view = ClusterState(cluster).snapshot(0.0, [Waiting(each) for each in jobs])
-    sets = WorkerSets()
-    sets.follow(view)
-    return SizesLookahead(sets)._played_out(jobs, {}, view.free, 0.0)
+    return SizesLookahead(view, JobsSeen().follow(view)).played_out(jobs, {}, view.free)
 
 
 def outcome(result: Result) -> Outcome:
@@ -105,13 +103,15 @@ def first_start(policy: ShortestFirst, view: Snapshot) -> dict[int, int]:
 
 
 def test_nothing_is_played_out_where_more_jobs_are_expected_to_come() -> None:
-    """Of two jobs that are there, one came after an hour: as many are expected in each hour from now on."""
-    arrivals = Arrivals()
-    arrivals.see([job("a", 1.0), job("b", 1.0)])
+    """Of three jobs, one came after an hour: as many are expected in each hour from now on."""
+    arrivals, state = Arrivals(), ClusterState(mixed("A", "B"))
+    first, later = [job("a", 1.0), job("b", 1.0)], job("c", 1.0, submit_s=3600.0)
+    arrivals.see(state.snapshot(0.0, [Waiting(each) for each in first]))
     assert arrivals.expected(1e9, 0.0) == 0.0  # all came at once
-    arrivals.see([job("b", 1.0), job("c", 1.0, submit_s=3600.0)])
+    arrivals.see(state.snapshot(3600.0, [Waiting(first[1]), Waiting(later)]))
     assert arrivals.expected(7200.0, 3600.0) == 2.0
-    arrivals.see([job("b", 1.0), job("c", 1.0, submit_s=3600.0)])
+    state.place(later, Placement((0,) * 4), 3600.0)
+    arrivals.see(state.snapshot(7200.0, [Waiting(first[1])]))
     assert arrivals.expected(7200.0, 7200.0) == 1.0  # none came meanwhile
 
 

@@ -19,8 +19,8 @@ from cranny.model.plan import Action, Move, Plan, Start, Stop
 from cranny.policies._shared.heterogeneous.instance import min_gpus, placed
 from cranny.policies.cranny.queue_key import queue_key
 from cranny.policies.cranny.restarts import RESTARTS, goes_on
-from cranny.policies.cranny.sizes_lookahead import SizesLookahead
-from cranny.policies.cranny.worker_sets import ROUNDING, WorkerSets
+from cranny.policies.cranny.sizes_lookahead import Arrivals, SizesLookahead
+from cranny.policies.cranny.worker_sets import ROUNDING, JobsSeen, WorkerSets
 
 
 class ShortestFirst:
@@ -28,8 +28,9 @@ class ShortestFirst:
 
     def __init__(self, patience: float, *, lookahead: bool = True) -> None:
         self._patience = patience
-        self._sets = WorkerSets()
-        self._lookahead = SizesLookahead(self._sets) if lookahead else None
+        self._seen = JobsSeen()
+        self._arrivals = Arrivals()
+        self._looks_ahead = lookahead
 
     def plan(self, view: Snapshot, *, sharing: bool) -> Plan:
         """Start the first job on free GPUs, or stop a job for it; once none waits, let one grow.
@@ -37,19 +38,22 @@ class ShortestFirst:
         With `sharing` a job leaves GPUs that cost more than they gain it, and the first those that suit the second
         better.
         """
-        self._sets.follow(view)
-        queue = [each for each in view.waiting if self._sets.could_start(each.job)]
-        action = self._first(queue, view, sharing=sharing) if queue else self._grown(view, sharing=sharing)
-        if sharing and self._lookahead is not None and not isinstance(action, Stop):
-            better = self._lookahead.better(queue, view)
+        sets = self._seen.follow(view)
+        self._arrivals.see(view)
+        queue = [each for each in view.waiting if sets.could_start(each.job)]
+        action = self._first(queue, view, sets, sharing=sharing) if queue else _grown(view, sets, sharing=sharing)
+        if sharing and self._looks_ahead and not isinstance(action, Stop):
+            better = SizesLookahead(view, sets).better(queue, self._arrivals)
             if better:
                 return Plan(view.version, better)
         return Plan(view.version, () if action is None else (action,))
 
-    def _first(self, queue: Sequence[Waiting], view: Snapshot, *, sharing: bool) -> Action | None:
+    def _first(
+        self, queue: Sequence[Waiting], view: Snapshot, sets: WorkerSets, *, sharing: bool
+    ) -> Action | None:
         """Start the first job of the queue, or stop the one that has most left so that it can start."""
         waiting, *others = queue
-        job, sets = waiting.job, self._sets
+        job = waiting.job
         chosen = sets.worth_having if sharing else sets.all_usable
         workers = chosen(job, view.free)
         if workers.sum() >= min_gpus(job):
@@ -60,34 +64,34 @@ class ShortestFirst:
                     workers, note = suited, f"other GPUs suit job {others[0].job.id!r} better"
             return Start(job, placed(view, job, workers, note), waiting.attained_gpu_s)
         needs_s = sets.seconds(job, chosen(job, sets.up))
-        key = self._key(job)
+        key = self._key(job, sets)
         longest, most_s = None, 0.0
         for each in view.running.values():
             held = sets.held(each)
             left_s = sets.seconds(each.submitted, held)
             pays = left_s > max(most_s, needs_s + RESTARTS * each.submitted.restart_s)
-            later = self._key(each.submitted) > key
+            later = self._key(each.submitted, sets) > key
             if pays and later and goes_on(each, view) and sets.usable(job, held).any():
                 longest, most_s = each.submitted.id, left_s
         return None if longest is None else Stop(longest, f"makes way for job {job.id!r}")
 
-    def _grown(self, view: Snapshot, *, sharing: bool) -> Action | None:
-        """Move a job to other GPUs, or more, if it gains more than its restart."""
-        sets = self._sets
-        chosen = sets.worth_having if sharing else sets.all_usable
-        for each in view.running.values():
-            job, held = each.submitted, sets.held(each)
-            free = sets.usable(job, view.free)
-            if not free.any() or not all(map(view.is_up, each.held)):
-                continue
-            least_s = max(RESTARTS * job.restart_s, ROUNDING * sets.left_s(job))
-            held_s = sets.seconds(job, held)
-            if held_s - sets.seconds_at_best(job, free + held) <= least_s:
-                continue
-            more = chosen(job, free + held)
-            if held_s - sets.seconds(job, more) > least_s:
-                return Move(job.id, placed(view, job, more, "GPUs that no other job waits for"))
-        return None
+    def _key(self, job: Job, sets: WorkerSets) -> float:
+        return queue_key(job, sets.left_s(job), self._patience)
 
-    def _key(self, job: Job) -> float:
-        return queue_key(job, self._sets.left_s(job), self._patience)
+
+def _grown(view: Snapshot, sets: WorkerSets, *, sharing: bool) -> Action | None:
+    """Move a job to other GPUs, or more, if it gains more than its restart."""
+    chosen = sets.worth_having if sharing else sets.all_usable
+    for each in view.running.values():
+        job, held = each.submitted, sets.held(each)
+        free = sets.usable(job, view.free)
+        if not free.any() or not all(map(view.is_up, each.held)):
+            continue
+        least_s = max(RESTARTS * job.restart_s, ROUNDING * sets.left_s(job))
+        held_s = sets.seconds(job, held)
+        if held_s - sets.seconds_at_best(job, free + held) <= least_s:
+            continue
+        more = chosen(job, free + held)
+        if held_s - sets.seconds(job, more) > least_s:
+            return Move(job.id, placed(view, job, more, "GPUs that no other job waits for"))
+    return None

@@ -70,8 +70,9 @@ class Arrivals:
         self._known: set[str] = set()  # jobs that are there, by their ids
         self._later = 0
 
-    def see(self, jobs: Sequence[Job]) -> None:
+    def see(self, view: Snapshot) -> None:
         """Take over which jobs are there."""
+        jobs = [each.job for each in view.waiting] + [each.submitted for each in view.running.values()]
         self._first_s = min([self._first_s, *(job.submit_s for job in jobs)])
         self._later += sum(job.submit_s > self._first_s for job in jobs if job.id not in self._known)
         self._known = {job.id for job in jobs}
@@ -82,16 +83,15 @@ class Arrivals:
 
 
 class SizesLookahead:
-    """Plays out what becomes of jobs with the workers that they could have."""
+    """Plays out what becomes of the jobs in a view with the workers that they could have."""
 
-    def __init__(self, sets: WorkerSets) -> None:
+    def __init__(self, view: Snapshot, sets: WorkerSets) -> None:
+        self._view = view
         self._sets = sets
-        self._arrivals = Arrivals()
 
-    def better(self, queue: Sequence[Waiting], view: Snapshot) -> tuple[Action, ...]:
+    def better(self, queue: Sequence[Waiting], arrivals: Arrivals) -> tuple[Action, ...]:
         """Return how the first of the queue starts, or running jobs grow, better than in the usual way, if so."""
-        sets = self._sets
-        self._arrivals.see([each.job for each in queue] + [each.submitted for each in view.running.values()])
+        view, sets = self._view, self._sets
         waiting = [each.job for each in queue]
         running = {
             job_id: Run(job, sets.held(each), sets.left_s(job), ran=each.started_s < view.now_s)
@@ -101,14 +101,14 @@ class SizesLookahead:
         if max(len(waiting), len(running)) > MOST or len(waiting) + len(running) < 2:
             return ()
         free = np.minimum(view.free, sets.up)
-        usual = self._played_out(waiting, running, free, view.now_s)
-        if self._arrivals.expected(usual.longest_s, view.now_s) > EXPECTED:
+        usual = self.played_out(waiting, running, free)
+        if arrivals.expected(usual.longest_s, view.now_s) > EXPECTED:
             return ()
         best, least = dict[str, Run](), usual.over(usual) - LEAST_GAIN
-        for changed in self._starts(waiting[0], free) if waiting else self._growths(running, free, view):
+        for changed in self._starts(waiting[0], free) if waiting else self._growths(running, free):
             trial = {**running, **changed}
             left = free - sum((each.workers - _held(running, job_id) for job_id, each in changed.items()))
-            sum_over = self._played_out(waiting[1:], trial, left, view.now_s).over(usual)
+            sum_over = self.played_out(waiting[1:], trial, left).over(usual)
             if sum_over < least:
                 best, least = changed, sum_over
         note = "best for all jobs that are there, as played out"
@@ -123,12 +123,12 @@ class SizesLookahead:
         for workers, _ in self._sets.sets(job, free):
             yield {job.id: Run(job, workers, self._sets.left_s(job))}
 
-    def _growths(self, running: dict[str, Run], free: Ints, view: Snapshot) -> Iterator[dict[str, Run]]:
+    def _growths(self, running: dict[str, Run], free: Ints) -> Iterator[dict[str, Run]]:
         """Yield the ways in which running jobs could grow that gain more than their restarts."""
         there = {
             job_id: each
             for job_id, each in running.items()
-            if all(map(view.is_up, np.flatnonzero(each.workers).tolist()))
+            if all(map(self._view.is_up, np.flatnonzero(each.workers).tolist()))
         }
         for job_id, run in there.items():
             if self._sets.usable(run.job, free).any():
@@ -169,7 +169,7 @@ class SizesLookahead:
     def _end_s(self, run: Run) -> float:
         return run.restart_s + run.left_s * self._sets.stretch(run.job, run.workers)
 
-    def _played_out(self, queue: Sequence[Job], running: dict[str, Run], free: Ints, began_s: float) -> Outcome:
+    def played_out(self, queue: Sequence[Job], running: dict[str, Run], free: Ints) -> Outcome:
         """Let waiting jobs start in order, and running ones grow once none waits, until all have ended."""
         sets, waiting, running = self._sets, deque(queue), dict(running)
         length_s = {run.job.id: run.left_s for run in running.values()}
@@ -192,7 +192,7 @@ class SizesLookahead:
             for run in self._advance(running, step_s):
                 ends_s += now_s
                 slowdowns += now_s / max(length_s[run.job.id], ROUNDING)
-                longest_s = max(longest_s, began_s + now_s - run.job.submit_s)
+                longest_s = max(longest_s, self._view.now_s + now_s - run.job.submit_s)
                 free = np.minimum(free + run.workers, sets.up)
 
     def _advance(self, running: dict[str, Run], step_s: float) -> list[Run]:

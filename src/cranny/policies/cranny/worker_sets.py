@@ -31,53 +31,66 @@ class WorkerSet(NamedTuple):
     cost: float  # in GPU-seconds, for each second that the job has left
 
 
-class WorkerSets:
-    """Finds sets of workers of the jobs in a cluster, each worth what it costs."""
+class _Machines(NamedTuple):
+    """Machines by the types of their GPUs."""
+
+    cluster: Cluster
+    gpus: Mapping[str, int]  # of each type
+    kind: Ints  # (machines,) the index of each machine's type
+    size: Ints  # (machines,) all of its GPUs
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> "_Machines":
+        """Return the machines of a cluster."""
+        types = list(cluster.machines_with)
+        kind = np.array([types.index(machine.gpu_type) for machine in cluster.machines])
+        size = np.array([machine.gpus for machine in cluster.machines])
+        gpus = {each: int(size[kind == number].sum()) for number, each in enumerate(types)}
+        return cls(cluster, gpus, kind, size)
+
+
+class JobsSeen:
+    """What is learned of jobs that can be resized: how far they are, their speeds, and what GPUs are worth."""
 
     def __init__(self) -> None:
         self._estimates = JobEstimates()
         self._prices = GpuPrices()
-        self._seen: set[str] = set()  # jobs in the cluster that prices were learned from, by their ids
-        self._cluster: Cluster | None = None
-        self._gpus: dict[str, int] = {}  # of each type
-        self._kind: Ints = np.zeros(0, dtype=np.int64)  # (machines,) the index of each machine's type
-        self.size: Ints = np.zeros(0, dtype=np.int64)  # (machines,) all of its GPUs
-        # (machines,) GPUs that are free or divided, 0 where machines take no jobs
-        self.up: Ints = np.zeros(0, dtype=np.int64)
-        # In one view.
-        self._view: Snapshot
-        self._price: Floats = np.zeros(0)  # (machines,) of one GPU
-        self._speed: dict[str, Floats] = {}  # (machines,) of one GPU, 0 where a job cannot run; by the ids of jobs
-        self._stretch: dict[tuple[str, bytes], float] = {}  # by jobs, and their workers
-        self._worth_having: dict[tuple[str, bytes], Ints] = {}  # by jobs, and free GPUs
+        self._there: set[str] = set()  # jobs that prices were learned from, by their ids
+        self._machines: _Machines | None = None
 
-    def follow(self, view: Snapshot) -> None:
-        """Take over how far jobs are, and learn prices from new ones."""
-        self._view = view
-        if self._cluster is not view.cluster:
-            self._cluster = view.cluster
-            machines = view.cluster.machines
-            types = list(view.cluster.machines_with)
-            self._kind = np.array([types.index(machine.gpu_type) for machine in machines])
-            self.size = np.array([machine.gpus for machine in machines])
-            self._gpus = dict.fromkeys(types, 0)
-            for machine in machines:
-                self._gpus[machine.gpu_type] += machine.gpus
-        held = sum((self.held(each) for each in view.running.values()), np.zeros_like(self.size))
-        there = view.free + held  # without what jobs have that are not divided among
-        self.up = there if view.up_machines == ALL else np.where(view.membership(view.up_machines), there, 0)
+    def follow(self, view: Snapshot) -> "WorkerSets":
+        """Take over how far jobs are, and learn prices from new ones; return the sets that are tried now."""
         self._estimates.follow(view)
-        self._speed.clear()
-        self._stretch.clear()
-        self._worth_having.clear()
+        if self._machines is None or self._machines.cluster is not view.cluster:
+            self._machines = _Machines.of(view.cluster)
+        gpus = self._machines.gpus
         jobs = [each.job for each in view.waiting]
         jobs += [each.submitted for each in view.running.values()]
         for job in jobs:
-            if job.id not in self._seen:
-                self._prices.see(self._speed_by_type(job), self._gpus)
-        self._seen = {job.id for job in jobs}
-        by_type = self._prices.each(self._gpus)
-        self._price = np.array([by_type[kind] for kind in self._gpus])[self._kind]
+            if job.id not in self._there:
+                self._prices.see(_speed_by_type(self._estimates, job, list(gpus)), gpus)
+        self._there = {job.id for job in jobs}
+        return WorkerSets(view, self._machines, self._estimates, self._prices.each(gpus))
+
+
+class WorkerSets:
+    """Finds sets of workers of the jobs in a view, each worth what it costs."""
+
+    def __init__(
+        self, view: Snapshot, machines: _Machines, estimates: JobEstimates, prices: Mapping[str, float]
+    ) -> None:
+        self._view = view
+        self._estimates = estimates
+        self._types = list(machines.gpus)
+        self._kind, self.size = machines.kind, machines.size
+        self._price: Floats = np.array([prices[kind] for kind in self._types])[self._kind]  # (machines,) of a GPU
+        held = sum((self.held(each) for each in view.running.values()), np.zeros_like(self.size))
+        there = view.free + held  # without what jobs have that are not divided among
+        # (machines,) GPUs that are free or divided, 0 where machines take no jobs
+        self.up: Ints = there if view.up_machines == ALL else np.where(view.membership(view.up_machines), there, 0)
+        self._speed: dict[str, Floats] = {}  # (machines,) of one GPU, 0 where a job cannot run; by the ids of jobs
+        self._stretch: dict[tuple[str, bytes], float] = {}  # by jobs, and their workers
+        self._worth_having: dict[tuple[str, bytes], Ints] = {}  # by jobs, and free GPUs
 
     def left_s(self, job: Job) -> float:
         """Return how long a job still runs with the GPUs that it asks for, of the type that it was measured on."""
@@ -178,17 +191,18 @@ class WorkerSets:
         found: Flags = own * (other * self.size).sum() >= other * (own * self.size).sum() * (1.0 - ROUNDING)
         return found
 
-    def _speed_by_type(self, job: Job) -> Mapping[str, float]:
-        """Return the speed of one GPU of each type, 0 where the job cannot run."""
-        speeds: Sequence[float | None] = self._estimates.speeds(job, list(self._gpus))
-        return {kind: speed or 0.0 for kind, speed in zip(self._gpus, speeds, strict=True)}
-
     def _speeds(self, job: Job) -> Floats:
         """Return the speed of one GPU of each machine, 0 where the job cannot run."""
         found = self._speed.get(job.id)
         if found is None:
-            found = self._speed[job.id] = np.array(list(self._speed_by_type(job).values()))[self._kind]
+            by_type = _speed_by_type(self._estimates, job, self._types)
+            found = self._speed[job.id] = np.array(list(by_type.values()))[self._kind]
         return found
+
+
+def _speed_by_type(estimates: JobEstimates, job: Job, types: Sequence[str]) -> Mapping[str, float]:
+    """Return the speed of one GPU of each type, 0 where the job cannot run."""
+    return {kind: speed or 0.0 for kind, speed in zip(types, estimates.speeds(job, types), strict=True)}
 
 
 def _in_order(value: Floats, usable: Ints, most: int) -> Ints:
