@@ -1,6 +1,7 @@
 """Playing out what becomes of jobs on GPUs of several types."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Move, Start
 from cranny.policies.cranny.shortest_first import ShortestFirst
-from cranny.policies.cranny.sizes_lookahead import Arrivals, Outcome, SizesLookahead
+from cranny.policies.cranny.sizes_lookahead import GPUS, MOST, Arrivals, Outcome, Run, SizesLookahead
 from cranny.policies.cranny.worker_sets import JobsSeen
 from cranny.run import run
 from cranny.scenario import Scenario
@@ -73,7 +74,8 @@ def test_what_is_played_out_is_what_a_replay_without_looking_ahead_gives(jobs: l
 
 @given(jobs_at_once)
 def test_all_jobs_end_although_some_move_as_played_out(jobs: list[Job]) -> None:
-    """A job only moves if it gains, so a replay ends."""
+    """A job only moves if it gains, so a replay ends; also where a restart costs nothing."""
+    jobs = [replace(each, restart_s=0.0) for each in jobs]
     result = replayed(mixed("A", "B", "B"), jobs, lookahead=True)
     assert result.summary["jobs_done"] == len(jobs)
 
@@ -93,6 +95,37 @@ def test_free_gpus_are_shared_so_that_the_last_job_is_not_left_alone() -> None:
     (usual,) = ShortestFirst(10.0, lookahead=False).plan(state.snapshot(3600.0), sharing=True).actions
     assert isinstance(usual, Move)
     assert usual.placement.counts == {0: 4, 2: 4}
+
+
+def test_no_job_leaves_a_machine_that_is_drained() -> None:
+    """Of the two jobs above only the other one grows: the GPUs of the first would be lost."""
+    cluster = mixed("A", "A", "B", gbps=1000.0)
+    state = ClusterState(cluster)
+    for at, name in enumerate("ab"):
+        state.place(job(name, 10.0), Placement((at,) * 4), 0.0)
+    state.drain(0)
+    (move,) = ShortestFirst(10.0).plan(state.snapshot(3600.0), sharing=True).actions
+    assert isinstance(move, Move)
+    assert move.job_id == "b"
+
+
+@given(jobs_at_once)
+def test_the_first_starts_no_worse_than_in_the_usual_way(jobs: list[Job]) -> None:
+    """As played out anew from the start that was chosen; completion times count from the submission on."""
+    waited_s = 600.0
+    view = ClusterState(mixed("A", "B", "B")).snapshot(waited_s, [Waiting(each) for each in jobs])
+    sets = JobsSeen().follow(view)
+    lookahead = SizesLookahead(view, sets)
+    usual = lookahead.played_out(jobs, {}, view.free)
+    assert usual.longest_s <= usual.ends_s + waited_s
+    assert usual.longest_s >= usual.ends_s / len(jobs) + waited_s
+    for action in lookahead.better(view.waiting, Arrivals()):
+        assert isinstance(action, Start)
+        assert action.job is jobs[0]
+        workers = np.array([action.placement.counts.get(at, 0) for at in range(3)])
+        run = Run(jobs[0], workers, sets.left_s(jobs[0]))
+        chosen = lookahead.played_out(jobs[1:], {run.job.id: run}, view.free - workers)
+        assert chosen.over(usual) < usual.over(usual)
 
 
 def first_start(policy: ShortestFirst, view: Snapshot) -> dict[int, int]:
@@ -134,3 +167,24 @@ def test_jobs_that_keep_coming_start_as_without_looking_ahead() -> None:
         assert ways[1] == ways[2]
         differ += ways[0] != ways[1]
     assert differ
+
+
+@pytest.mark.parametrize(("count", "machines"), [(MOST + 1, 3), (4, GPUS // 4 + 1)])
+def test_nothing_is_played_out_where_that_would_take_long(count: int, machines: int) -> None:
+    """With fewer jobs or GPUs some start in another way than without looking ahead."""
+
+    def differ(count: int, machines: int) -> bool:
+        cluster = mixed("A", *("B",) * (machines - 1))
+        found = []
+        for seed in range(10):
+            drawn = np.random.default_rng(seed).uniform(0.2, 5.0, (count, 3)).tolist()
+            jobs = [job(f"job-{at}", *each) for at, each in enumerate(sorted(drawn))]
+            view = ClusterState(cluster).snapshot(0.0, [Waiting(each) for each in jobs])
+            ahead, usual = (
+                first_start(ShortestFirst(10.0, lookahead=lookahead), view) for lookahead in (True, False)
+            )
+            found.append(ahead != usual)
+        return any(found)
+
+    assert differ(4, 3)
+    assert not differ(count, machines)

@@ -12,6 +12,7 @@ more than the other needs by far. So no job is passed for ever, as in the queue.
 """
 
 from collections.abc import Sequence
+from itertools import islice
 
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.job import Job
@@ -19,7 +20,7 @@ from cranny.model.plan import Action, Move, Plan, Start, Stop
 from cranny.policies._shared.heterogeneous.instance import min_gpus, placed
 from cranny.policies.cranny.queue_key import queue_key
 from cranny.policies.cranny.restarts import RESTARTS, goes_on
-from cranny.policies.cranny.sizes_lookahead import Arrivals, SizesLookahead
+from cranny.policies.cranny.sizes_lookahead import MOST, Arrivals, SizesLookahead
 from cranny.policies.cranny.worker_sets import ROUNDING, JobsSeen, WorkerSets
 
 
@@ -40,7 +41,7 @@ class ShortestFirst:
         """
         sets = self._seen.follow(view)
         self._arrivals.see(view)
-        queue = [each for each in view.waiting if sets.could_start(each.job)]
+        queue = list(islice((each for each in view.waiting if sets.could_start(each.job)), MOST + 1))
         action = self._first(queue, view, sets, sharing=sharing) if queue else _grown(view, sets, sharing=sharing)
         if sharing and self._looks_ahead and not isinstance(action, Stop):
             better = SizesLookahead(view, sets).better(queue, self._arrivals)
@@ -52,7 +53,7 @@ class ShortestFirst:
         self, queue: Sequence[Waiting], view: Snapshot, sets: WorkerSets, *, sharing: bool
     ) -> Action | None:
         """Start the first job of the queue, or stop the one that has most left so that it can start."""
-        waiting, *others = queue
+        waiting, *others = queue[:2]
         job = waiting.job
         chosen = sets.worth_having if sharing else sets.all_usable
         workers = chosen(job, view.free)
@@ -89,7 +90,7 @@ def _grown(view: Snapshot, sets: WorkerSets, *, sharing: bool) -> Action | None:
             continue
         least_s = max(RESTARTS * job.restart_s, ROUNDING * sets.left_s(job))
         held_s = sets.seconds(job, held)
-        if held_s - sets.seconds_at_best(job, free + held) <= least_s:
+        if held_s - sets.left_s(job) * sets.stretch_at_best(job, free + held) <= least_s:
             continue
         more = chosen(job, free + held)
         if held_s - sets.seconds(job, more) > least_s:

@@ -5,17 +5,20 @@ So for each set of workers that the first of the queue could have, or once none 
 played out what becomes of all jobs: they start in order of the queue, and grow once none waits, as
 `shortest_first` has it. The set is chosen with which
 
-    3 x machine-hours + 2 x longest completion time + (mean completion time + mean slowdown) / 2
+    3 x machine-hours + 2 x longest completion time + (mean time until jobs end + mean slowdown) / 2
 
 is least, each over that of what `shortest_first` would do: what is used up counts as often as what comes of it,
 and the tail more than the mean. Another way to grow is tried, too: each free GPU goes to the job that would end
 last.
 
-What is played out knows of no later jobs. So nothing is, if more than one is expected to come meanwhile.
+What is played out knows of no later jobs, and of no restarts that are under way. So nothing is, if more than one
+job is expected to come meanwhile.
 """
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from heapq import nsmallest
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -28,7 +31,10 @@ from cranny.policies._shared.heterogeneous.instance import max_gpus, min_gpus, p
 from cranny.policies.cranny.restarts import RESTARTS
 from cranny.policies.cranny.worker_sets import ROUNDING, WorkerSets
 
-MOST = 8  # waiting jobs, and running ones, that are played out
+MOST = 8  # waiting jobs, or running ones: where there are more, nothing is played out
+GPUS = 64  # of the cluster at most: what is played out takes a time that grows with them
+TRIED = 6  # sets of workers with which the first of the queue starts, those that cost least
+TRIED_EACH = 3  # with which a running job grows
 EXPECTED = 1.0  # jobs that may be expected to come meanwhile
 LEAST_GAIN = 0.005  # of the sum above, which is 6 for what `shortest_first` would do
 MACHINE_HOURS, LONGEST, MEANS = 3.0, 2.0, 0.5
@@ -67,19 +73,21 @@ class Arrivals:
 
     def __init__(self) -> None:
         self._first_s = np.inf
-        self._known: set[str] = set()  # jobs that are there, by their ids
+        self._last_s = -np.inf
         self._later = 0
 
     def see(self, view: Snapshot) -> None:
-        """Take over which jobs are there."""
-        jobs = [each.job for each in view.waiting] + [each.submitted for each in view.running.values()]
-        self._first_s = min([self._first_s, *(job.submit_s for job in jobs)])
-        self._later += sum(job.submit_s > self._first_s for job in jobs if job.id not in self._known)
-        self._known = {job.id for job in jobs}
+        """Count the jobs that came since the last view."""
+        submitted_s = [each.job.submit_s for each in view.waiting]
+        submitted_s += [each.submitted.submit_s for each in view.running.values()]
+        if submitted_s:
+            self._first_s = min(self._first_s, *submitted_s)
+            self._later += sum(self._last_s < at_s > self._first_s for at_s in submitted_s)
+            self._last_s = max(self._last_s, *submitted_s)
 
     def expected(self, seconds: float, now_s: float) -> float:
         """Return how many jobs are expected to come from now on."""
-        return self._later * seconds / (now_s - self._first_s) if self._later else 0.0
+        return self._later * seconds / max(now_s - self._first_s, ROUNDING)
 
 
 class SizesLookahead:
@@ -92,14 +100,14 @@ class SizesLookahead:
     def better(self, queue: Sequence[Waiting], arrivals: Arrivals) -> tuple[Action, ...]:
         """Return how the first of the queue starts, or running jobs grow, better than in the usual way, if so."""
         view, sets = self._view, self._sets
+        if not self._is_small(len(queue), len(view.running)):
+            return ()
         waiting = [each.job for each in queue]
         running = {
             job_id: Run(job, sets.held(each), sets.left_s(job), ran=each.started_s < view.now_s)
             for job_id, each in view.running.items()
             for job in [each.submitted]
         }
-        if max(len(waiting), len(running)) > MOST or len(waiting) + len(running) < 2:
-            return ()
         free = np.minimum(view.free, sets.up)
         usual = self.played_out(waiting, running, free)
         if arrivals.expected(usual.longest_s, view.now_s) > EXPECTED:
@@ -118,23 +126,23 @@ class SizesLookahead:
             return tuple(Start(first.job, found, first.attained_gpu_s) for found in placements.values())
         return tuple(Move(job_id, found) for job_id, found in placements.items())
 
+    def _is_small(self, waiting: int, running: int) -> bool:
+        """Say whether there are so few jobs and GPUs that what becomes of them is soon played out."""
+        return max(waiting, running) <= MOST and waiting + running > 1 and int(self._sets.size.sum()) <= GPUS
+
     def _starts(self, job: Job, free: Ints) -> Iterator[dict[str, Run]]:
         """Yield the ways in which the first of the queue could start."""
-        for workers, _ in self._sets.sets(job, free):
+        for workers, _ in nsmallest(TRIED, self._sets.sets(job, free), key=attrgetter("cost")):
             yield {job.id: Run(job, workers, self._sets.left_s(job))}
 
     def _growths(self, running: dict[str, Run], free: Ints) -> Iterator[dict[str, Run]]:
         """Yield the ways in which running jobs could grow that gain more than their restarts."""
-        there = {
-            job_id: each
-            for job_id, each in running.items()
-            if all(map(self._view.is_up, np.flatnonzero(each.workers).tolist()))
-        }
+        there = {job_id: each for job_id, each in running.items() if self._may_grow(each, free)}
         for job_id, run in there.items():
-            if self._sets.usable(run.job, free).any():
-                for workers, _ in self._sets.sets(run.job, free + run.workers):
-                    if self._gains(run, workers):
-                        yield {job_id: _on(run, workers)}
+            sets = self._sets.sets(run.job, free + run.workers)
+            gaining = (each for each in sets if self._gains(run, each.workers))
+            for workers, _ in nsmallest(TRIED_EACH, gaining, key=attrgetter("cost")):
+                yield {job_id: _on(run, workers)}
         shared = self._last_first(there, free)
         changed = {
             job_id: _on(there[job_id], workers)
@@ -163,7 +171,11 @@ class SizesLookahead:
 
     def _gains(self, run: Run, workers: Ints) -> bool:
         """Say whether a running job gains more than its restarts with other workers."""
-        gained_s = run.left_s * (self._sets.stretch(run.job, run.workers) - self._sets.stretch(run.job, workers))
+        stretch = self._sets.stretch(run.job, workers)
+        return self._is_enough(run, run.left_s * (self._sets.stretch(run.job, run.workers) - stretch))
+
+    @staticmethod
+    def _is_enough(run: Run, gained_s: float) -> bool:
         return gained_s > max(RESTARTS * run.job.restart_s, ROUNDING * run.left_s)
 
     def _end_s(self, run: Run) -> float:
@@ -225,10 +237,18 @@ class SizesLookahead:
 
     def _growing(self, running: dict[str, Run], free: Ints) -> Iterator[Run]:
         for run in running.values():
-            if self._sets.usable(run.job, free).any():
+            if self._may_grow(run, free):
                 workers = self._sets.worth_having(run.job, free + run.workers)
                 if self._gains(run, workers):
                     yield _on(run, workers)
+
+    def _may_grow(self, run: Run, free: Ints) -> bool:
+        """Say whether a job would gain if it communicated in no time; none leaves a drained machine."""
+        usable = self._sets.usable(run.job, free)
+        if not usable.any() or (run.workers > self._sets.up).any():
+            return False
+        stretch = self._sets.stretch_at_best(run.job, usable + run.workers)
+        return self._is_enough(run, run.left_s * (self._sets.stretch(run.job, run.workers) - stretch))
 
 
 def _held(running: dict[str, Run], job_id: str) -> Ints | int:

@@ -39,6 +39,10 @@ class _Machines(NamedTuple):
     kind: Ints  # (machines,) the index of each machine's type
     size: Ints  # (machines,) all of its GPUs
 
+    def __deepcopy__(self, memo: dict[int, object]) -> "_Machines":
+        """Return the same: it never changes."""
+        return self
+
     @classmethod
     def of(cls, cluster: Cluster) -> "_Machines":
         """Return the machines of a cluster."""
@@ -133,11 +137,11 @@ class WorkerSets:
         iteration_s = trained.profile.iteration_s + communication(self._view.cluster, trained, machines).comm_s
         return iteration_s / job.profile.iteration_s
 
-    def seconds_at_best(self, job: Job, usable: Ints) -> float:
-        """Return what a job would still take at least with some GPUs: if it communicated in no time."""
+    def stretch_at_best(self, job: Job, usable: Ints) -> float:
+        """Return how long a job takes with some GPUs at least: if it communicated in no time."""
         speed = self._speeds(job)
         workers = _filled(np.argsort(-speed, kind="stable"), usable, max_gpus(job))
-        return self.left_s(job) * job.gpus / max(float((speed * workers).sum()), 1e-12)
+        return job.gpus / max(float((speed * workers).sum()), 1e-12)
 
     def all_usable(self, job: Job, free: Ints) -> Ints:
         """Return as many of the free GPUs as a job can have, the fastest first, (machines,)."""
@@ -168,9 +172,13 @@ class WorkerSets:
         if usable.sum() < min_gpus(job):
             return
         per_speed = self._price / np.maximum(speed, 1e-12)
+        seen = set()
         for value in (-speed, per_speed):
             order = _in_order(value, usable, max_gpus(job))
             for workers in more_and_more(order, value, usable, min_gpus(job), max_gpus(job)):
+                if workers.tobytes() in seen:
+                    continue
+                seen.add(workers.tobytes())
                 held = job.gpus + float((self._price * workers).sum())
                 yield WorkerSet(workers, held * self.stretch(job, workers))
 
