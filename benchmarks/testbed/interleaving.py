@@ -67,6 +67,8 @@ def gain(before: Sequence[Sequence[Measured]], after: Sequence[Sequence[Measured
     old, new = (np.concatenate(each, axis=-1) for each in (olds, news))
     count = old.shape[-1]
     drawn = np.random.default_rng(seed).integers(count, size=(DRAWS, count))
+    iterations = [each[1][:, drawn].sum(axis=-1) for each in (old, new)]
+    drawn = drawn[np.all(iterations, axis=(0, 1))]  # a job that stood still has none in some blocks: no mean either
     ratios = _mean_of(old[..., drawn]) / _mean_of(new[..., drawn])
     least, most = np.percentile(ratios, LIKELY)
     return Gain(float(_mean_of(old) / _mean_of(new)), float(least), float(most))
@@ -144,6 +146,8 @@ def _first(cluster: ServedCluster, jobs: Sequence[TrainingJob], seconds: float) 
     until_s = min(cluster.times(job)[0].before_s for job in jobs) + seconds
     time.sleep(max(0.0, until_s - time.monotonic()))
     found = [[each for each in cluster.times(job)[1:] if each.before_s < until_s] for job in jobs]
+    if not all(found):
+        raise TestbedError(f"a job does not train within {seconds:.0f} s")
     return tuple([Measured(tuple(times)) for times in found])
 
 

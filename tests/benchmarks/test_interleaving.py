@@ -33,3 +33,11 @@ def test_the_interval_of_a_gain_shows_how_iterations_vary() -> None:
     found = gain([before], [[iterations(150, 0.2, 0.2)]])
     assert found.times == pytest.approx(1.5)
     assert found.least < 1.4 < 1.6 < found.most
+
+
+def test_a_job_that_stands_still_for_most_of_the_time_has_an_interval_nevertheless() -> None:
+    usual = iterations(30, 0.2, 0.2)
+    stalled = Measured((*iterations(2, 0.2, 0.2).times, IterationTimes(0.8, 0.8, 1.0, 12.0)))
+    found = gain([[usual, stalled]], [[usual, usual]])
+    assert found.times == pytest.approx((0.4 + 4.0) / 2 / 0.4)
+    assert found.least <= found.times <= found.most

@@ -14,7 +14,7 @@ from cranny.model.cluster import Cluster
 TWO = Cluster.single_rack(2, 1, link_gbps=0.1)
 WINDOW_S = 12.0
 LEAST_GAIN = 1.05  # 1.2 to 1.3 on a machine that does little else; `make testbed` asks for 1.2
-TRIALS = 3  # work beside it may let jobs lose their slots, but cannot make jobs faster: one trial must succeed
+TRIALS = 6  # work beside it may let jobs lose their slots, but cannot make jobs faster: one trial must succeed
 
 pytestmark = [
     pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed (extra `torch`)"),
@@ -63,10 +63,15 @@ def test_a_command_runs_on_the_machine_of_its_rank() -> None:
 def test_two_jobs_are_faster_once_they_are_shifted(tmp_path: Path) -> None:
     """Under `cranny`, with one whose iterations grow by 2 %; `make testbed` measures other policies, too."""
     from benchmarks.testbed.interleaving import gain, once_shifted, overlap
+    from benchmarks.testbed.served import TestbedError
 
     found: list[str] = []
     for trial in range(TRIALS):
-        ((before, after),) = once_shifted(tmp_path / str(trial), ["cranny"], WINDOW_S)
+        try:
+            ((before, after),) = once_shifted(tmp_path / str(trial), ["cranny"], WINDOW_S)
+        except TestbedError as error:
+            found.append(str(error))
+            continue
         gained, overlaps = gain([before.two], [after.two]), [overlap(*each.two) for each in (before, after)]
         if gained.times >= LEAST_GAIN and overlaps[1] < overlaps[0]:
             return

@@ -27,6 +27,7 @@ from cranny.model.cluster import Cluster
 from cranny.service.api.app import build
 from cranny.service.auth import Authenticator, create
 from cranny.service.clock import Clock, wall_clock
+from cranny.service.connection_limit import KEEP_ALIVE_S
 from cranny.service.limits import Limits
 from cranny.service.locations import Location
 from cranny.service.oidc_login import OidcLogin
@@ -174,7 +175,10 @@ def serve(start: Start) -> Iterator[Serve]:
         tokens = {name: create(store, name, role, 0.0)[1] for name, role in roles.items()}
         authenticator = Authenticator(store, loopback=True)
         app = build(running.service, authenticator)
-        server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1))
+        config = uvicorn.Config(
+            app, port=0, log_level="error", timeout_graceful_shutdown=1, timeout_keep_alive=KEEP_ALIVE_S
+        )
+        server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, daemon=True)
         thread.start()
         until(lambda: server.started)

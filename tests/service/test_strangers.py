@@ -2,6 +2,7 @@
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -62,6 +63,21 @@ def test_silent_connections_keep_no_client_out(start: Start, monkeypatch: pytest
         idle = _connected(url, 30)
         until(lambda: _status(url) == 200)
         assert all(_has_to_go(each) for each in idle)
+
+
+def test_a_connection_is_kept_for_more_requests_but_not_for_half_of_one(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_limit, "SILENT_S", 0.2)
+    with served(start()) as url:
+        (client,) = _connected(url, 1)
+        with client:
+            for idle_s in (6.0, 0.0):  # uvicorn by itself would close it after 5 s
+                client.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                assert client.recv(1024).startswith(b"HTTP/1.1 200")
+                time.sleep(idle_s)
+            client.sendall(b"GET /healthz HTTP/1.1\r\n")
+            assert _has_to_go(client)
 
 
 def _connected(url: str, count: int) -> list[socket.socket]:

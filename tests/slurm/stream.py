@@ -353,7 +353,7 @@ def _lines(file: Path) -> list[str]:
 def run_stream(jobs: int, kills: int, seed: int, sleep_s: float = 2.0) -> StreamResult:
     """Start a Slurm, run a stream through it, and say what was seen."""
     # An srun gives up, and its job fails, once the controller has been away for the message timeout.
-    with RealSlurm(lua=LUA, min_job_age_s=3600, message_timeout_s=20) as slurm:
+    with RealSlurm(lua=LUA, min_job_age_s=3600, message_timeout_s=20, slurmd_timeout_s=30) as slurm:
         stream = Stream(slurm, jobs, kills, seed, sleep_s)
         kept, held = os.environ.get("KEEP_STREAM"), False
         try:

@@ -15,6 +15,9 @@ from typing import Any
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 SILENT_S = 20.0  # within which the head of a request must have arrived
+# For which a connection stays open after an answer. Proxies and clients close theirs earlier, most after 60 s at the
+# latest: one that sends a request while the server closes the connection would have to fail.
+KEEP_ALIVE_S = 75
 STALLED_S = 60.0  # for which an answer may wait for a client that does not read it
 CHECK_S = 5.0  # between two looks at a connection
 USER = "cranny.user"  # where the scope of an authenticated request has its user
@@ -45,7 +48,7 @@ class LimitedConnection(_Base):  # type: ignore[misc]
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Accept a connection, in place of a waiting one if there are too many, or refuse it."""
         self._since_s = self.loop.time()
-        self._stalled = self.evicted = False
+        self._stalled = self._kept_alive = self.evicted = False
         self._refused = not self._admit()
         if self._refused:
             transport.write(REFUSAL)
@@ -92,6 +95,8 @@ class LimitedConnection(_Base):  # type: ignore[misc]
 
     def data_received(self, data: bytes) -> None:
         """Handle data of an accepted connection."""
+        if self._kept_alive:  # the head of the next request begins
+            self._kept_alive, self._since_s = False, self.loop.time()
         if not self._refused:
             super().data_received(data)
 
@@ -106,8 +111,8 @@ class LimitedConnection(_Base):  # type: ignore[misc]
             super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
-        """Wait for the next request."""
-        self._since_s = self.loop.time()
+        """Wait for the next request; uvicorn closes the connection after `timeout_keep_alive`."""
+        self._kept_alive, self._since_s = True, self.loop.time()
         super().on_response_complete()
 
     def pause_writing(self) -> None:
@@ -133,7 +138,8 @@ class LimitedConnection(_Base):  # type: ignore[misc]
             return
         waited_s = self.loop.time() - self._since_s
         body = self.cycle is not None and self.cycle.more_body and not self.cycle.response_complete
-        if (self._stalled and waited_s > STALLED_S) or (not self.served and not body and waited_s >= SILENT_S):
+        silent = not self.served and not body and not self._kept_alive
+        if (self._stalled and waited_s > STALLED_S) or (silent and waited_s >= SILENT_S):
             self.transport.abort()
         else:
             self.loop.call_later(min(CHECK_S, SILENT_S), self._end_if_late)

@@ -14,7 +14,7 @@ from cranny.model.errors import CrannyError
 from cranny.service.api.app import build
 from cranny.service.api.request_guard import HSTS_S, RequestRules
 from cranny.service.auth import Authenticator, is_loopback
-from cranny.service.connection_limit import connection_limit
+from cranny.service.connection_limit import KEEP_ALIVE_S, connection_limit
 from cranny.service.oidc_login import OidcLogin
 from cranny.service.service import Service
 
@@ -64,6 +64,7 @@ def serve(
         log_level="warning",
         access_log=False,
         timeout_graceful_shutdown=SHUTDOWN_S,
+        timeout_keep_alive=KEEP_ALIVE_S,
         ssl_certfile=address.certificate,
         ssl_keyfile=address.key,
         server_header=False,
