@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from tests.policies.cranny.test_shortest_first import mixed, workers
 
-from cranny.core.snapshot import Snapshot, Waiting
+from cranny.core.snapshot import Waiting
 from cranny.core.state import ClusterState
-from cranny.model.cluster import Cluster, Machine, Switch
+from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Move, Start
@@ -21,12 +22,6 @@ from cranny.run import run
 from cranny.scenario import Scenario
 from cranny.sim.metrics import SECONDS_PER_HOUR
 from cranny.sim.result import Result
-
-
-def mixed(*types: str, gbps: float = 100.0) -> Cluster:
-    """Return machines of four GPUs, each of a type."""
-    machines = tuple(Machine(f"{kind}-{number}", 4, kind) for number, kind in enumerate(types))
-    return Cluster.of(Switch("core", machines, (gbps,) * len(machines)))
 
 
 def job(name: str, hours: float, on_a: float = 1.0, on_b: float = 1.0, submit_s: float = 0.0) -> Job:
@@ -66,7 +61,7 @@ def test_what_is_played_out_is_what_a_replay_without_looking_ahead_gives(jobs: l
 
     They differ where a job has less than 1 % left, since the policy takes it to have that.
     """
-    cluster = mixed("A", "B", "B")
+    cluster = mixed("A", "B", "B", gbps=100.0)
     result = replayed(cluster, jobs, lookahead=False)
     assume(not result.jobs["restarts"].sum())  # stops are not played out
     assert tuple(outcome(result)) == pytest.approx(tuple(played_out(cluster, jobs)), rel=0.01)
@@ -76,7 +71,7 @@ def test_what_is_played_out_is_what_a_replay_without_looking_ahead_gives(jobs: l
 def test_all_jobs_end_although_some_move_as_played_out(jobs: list[Job]) -> None:
     """A job only moves if it gains, so a replay ends; also where a restart costs nothing."""
     jobs = [replace(each, restart_s=0.0) for each in jobs]
-    result = replayed(mixed("A", "B", "B"), jobs, lookahead=True)
+    result = replayed(mixed("A", "B", "B", gbps=100.0), jobs, lookahead=True)
     assert result.summary["jobs_done"] == len(jobs)
 
 
@@ -113,7 +108,7 @@ def test_no_job_leaves_a_machine_that_is_drained() -> None:
 def test_the_first_starts_no_worse_than_in_the_usual_way(jobs: list[Job]) -> None:
     """As played out anew from the start that was chosen; completion times count from the submission on."""
     waited_s = 600.0
-    view = ClusterState(mixed("A", "B", "B")).snapshot(waited_s, [Waiting(each) for each in jobs])
+    view = ClusterState(mixed("A", "B", "B", gbps=100.0)).snapshot(waited_s, [Waiting(each) for each in jobs])
     sets = JobsSeen().follow(view)
     lookahead = SizesLookahead(view, sets)
     usual = lookahead.played_out(jobs, {}, view.free)
@@ -128,16 +123,9 @@ def test_the_first_starts_no_worse_than_in_the_usual_way(jobs: list[Job]) -> Non
         assert chosen.over(usual) < usual.over(usual)
 
 
-def first_start(policy: ShortestFirst, view: Snapshot) -> dict[int, int]:
-    """Return how many workers the first job gets on each machine."""
-    (start,) = policy.plan(view, sharing=True).actions
-    assert isinstance(start, Start)
-    return start.placement.counts
-
-
 def test_nothing_is_played_out_where_more_jobs_are_expected_to_come() -> None:
     """Of three jobs, one came after an hour: as many are expected in each hour from now on."""
-    arrivals, state = Arrivals(), ClusterState(mixed("A", "B"))
+    arrivals, state = Arrivals(), ClusterState(mixed("A", "B", gbps=100.0))
     first, later = [job("a", 1.0), job("b", 1.0)], job("c", 1.0, submit_s=3600.0)
     arrivals.see(state.snapshot(0.0, [Waiting(each) for each in first]))
     assert arrivals.expected(1e9, 0.0) == 0.0  # all came at once
@@ -150,7 +138,7 @@ def test_nothing_is_played_out_where_more_jobs_are_expected_to_come() -> None:
 
 def test_jobs_that_keep_coming_start_as_without_looking_ahead() -> None:
     """The same jobs start in another way if all came at once than if others are expected."""
-    cluster = mixed("A", "B", "B")
+    cluster = mixed("A", "B", "B", gbps=100.0)
     differ = 0
     for seed in range(40):
         rng = np.random.default_rng(seed)
@@ -163,7 +151,7 @@ def test_jobs_that_keep_coming_start_as_without_looking_ahead() -> None:
             ]
             jobs.sort(key=lambda each: each.duration_s or math.inf)
             view = ClusterState(cluster).snapshot(4.0, [Waiting(each) for each in jobs])
-            ways.append(first_start(ShortestFirst(10.0, lookahead=lookahead), view))
+            ways.append(workers(ShortestFirst(10.0, lookahead=lookahead), view))
         assert ways[1] == ways[2]
         differ += ways[0] != ways[1]
     assert differ
@@ -174,15 +162,13 @@ def test_nothing_is_played_out_where_that_would_take_long(count: int, machines: 
     """With fewer jobs or GPUs some start in another way than without looking ahead."""
 
     def differ(count: int, machines: int) -> bool:
-        cluster = mixed("A", *("B",) * (machines - 1))
+        cluster = mixed("A", *("B",) * (machines - 1), gbps=100.0)
         found = []
         for seed in range(10):
             drawn = np.random.default_rng(seed).uniform(0.2, 5.0, (count, 3)).tolist()
             jobs = [job(f"job-{at}", *each) for at, each in enumerate(sorted(drawn))]
             view = ClusterState(cluster).snapshot(0.0, [Waiting(each) for each in jobs])
-            ahead, usual = (
-                first_start(ShortestFirst(10.0, lookahead=lookahead), view) for lookahead in (True, False)
-            )
+            ahead, usual = (workers(ShortestFirst(10.0, lookahead=lookahead), view) for lookahead in (True, False))
             found.append(ahead != usual)
         return any(found)
 

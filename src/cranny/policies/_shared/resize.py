@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -43,6 +43,12 @@ class ResizingPolicy(BySubmission, WaitsForGpus):
 def elastic(job: Job) -> bool:
     """Say whether a job can run with other numbers of workers than it asks for."""
     return job.least_gpus is not None or job.most_gpus is not None
+
+
+def all_jobs(view: Snapshot) -> Iterator[Job]:
+    """Yield the jobs that wait and those that run, as they were submitted."""
+    yield from (each.job for each in view.waiting)
+    yield from (each.submitted for each in view.running.values())
 
 
 def without_jobs(view: Snapshot, job_ids: Iterable[str]) -> Snapshot:

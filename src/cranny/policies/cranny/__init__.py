@@ -45,9 +45,9 @@ from cranny.model.placement import Placement
 from cranny.model.plan import Plan, Start, Stop
 from cranny.model.validate import counted, not_negative, yes_or_no
 from cranny.policies._shared.candidates import as_trained
-from cranny.policies._shared.resize import elastic
+from cranny.policies._shared.resize import all_jobs, elastic
 from cranny.policies.cranny import logged_promises
-from cranny.policies.cranny.dividing import GpuDivision, all_jobs
+from cranny.policies.cranny.dividing import GpuDivision
 from cranny.policies.cranny.durations import DurationEstimates
 from cranny.policies.cranny.moves import actions
 from cranny.policies.cranny.policy_moves import EVERY_S, PolicyMoves

@@ -16,7 +16,7 @@ the policy that needs the fewest.
 """
 
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from cranny.core.protocol import Policy, lacks_gpus
@@ -28,7 +28,7 @@ from cranny.model.plan import Plan, Start, Stop
 from cranny.policies import policy
 from cranny.policies._shared.candidates import as_trained
 from cranny.policies._shared.heterogeneous.instance import max_gpus, min_gpus
-from cranny.policies._shared.resize import elastic, feasible_order, without_jobs
+from cranny.policies._shared.resize import all_jobs, elastic, feasible_order, without_jobs
 from cranny.policies.cranny.durations import worked_s
 from cranny.policies.cranny.preemption import SHORT_RESTART
 from cranny.policies.cranny.restarts import goes_on
@@ -142,12 +142,6 @@ def in_order(view: Snapshot) -> bool:
     return len(view.cluster.machines_with) == 1 and all(
         job.deadline_s is None and view.eligible(job) & every in (0, every) for job in all_jobs(view)
     )
-
-
-def all_jobs(view: Snapshot) -> Iterator[Job]:
-    """Yield the jobs that wait and those that run, as they were submitted."""
-    yield from (each.job for each in view.waiting)
-    yield from (each.submitted for each in view.running.values())
 
 
 def suited_sizes(job: Job, view: Snapshot, placing: "Placing") -> SuitedSizes:

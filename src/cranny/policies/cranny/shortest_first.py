@@ -19,9 +19,9 @@ from cranny.model.job import Job
 from cranny.model.plan import Action, Move, Plan, Start, Stop
 from cranny.policies._shared.heterogeneous.instance import min_gpus, placed
 from cranny.policies.cranny.queue_key import queue_key
-from cranny.policies.cranny.restarts import RESTARTS, goes_on
+from cranny.policies.cranny.restarts import RESTARTS, goes_on, least_gain_s
 from cranny.policies.cranny.sizes_lookahead import MOST, Arrivals, SizesLookahead
-from cranny.policies.cranny.worker_sets import ROUNDING, JobsSeen, WorkerSets
+from cranny.policies.cranny.worker_sets import JobsSeen, WorkerSets
 
 
 class ShortestFirst:
@@ -41,7 +41,7 @@ class ShortestFirst:
         """
         sets = self._seen.follow(view)
         self._arrivals.see(view)
-        queue = list(islice((each for each in view.waiting if sets.could_start(each.job)), MOST + 1))
+        queue = list(islice((each for each in view.waiting if sets.has_room(each.job, sets.up)), MOST + 1))
         action = self._first(queue, view, sets, sharing=sharing) if queue else _grown(view, sets, sharing=sharing)
         if sharing and self._looks_ahead and not isinstance(action, Stop):
             better = SizesLookahead(view, sets).better(queue, self._arrivals)
@@ -88,7 +88,7 @@ def _grown(view: Snapshot, sets: WorkerSets, *, sharing: bool) -> Action | None:
         free = sets.usable(job, view.free)
         if not free.any() or not all(map(view.is_up, each.held)):
             continue
-        least_s = max(RESTARTS * job.restart_s, ROUNDING * sets.left_s(job))
+        least_s = least_gain_s(job, sets.left_s(job))
         held_s = sets.seconds(job, held)
         if held_s - sets.left_s(job) * sets.stretch_at_best(job, free + held) <= least_s:
             continue

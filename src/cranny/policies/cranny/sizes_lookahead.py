@@ -27,9 +27,10 @@ from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.arrays import Ints
 from cranny.model.job import Job
 from cranny.model.plan import Action, Move, Start
-from cranny.policies._shared.heterogeneous.instance import max_gpus, min_gpus, placed
-from cranny.policies.cranny.restarts import RESTARTS
-from cranny.policies.cranny.worker_sets import ROUNDING, WorkerSets
+from cranny.policies._shared.heterogeneous.instance import max_gpus, placed
+from cranny.policies._shared.resize import all_jobs
+from cranny.policies.cranny.restarts import ROUNDING, least_gain_s
+from cranny.policies.cranny.worker_sets import WorkerSets
 
 MOST = 8  # waiting jobs, or running ones: where there are more, nothing is played out
 GPUS = 64  # of the cluster at most: what is played out takes a time that grows with them
@@ -78,8 +79,7 @@ class Arrivals:
 
     def see(self, view: Snapshot) -> None:
         """Count the jobs that came since the last view."""
-        submitted_s = [each.job.submit_s for each in view.waiting]
-        submitted_s += [each.submitted.submit_s for each in view.running.values()]
+        submitted_s = [job.submit_s for job in all_jobs(view)]
         if submitted_s:
             self._first_s = min(self._first_s, *submitted_s)
             self._later += sum(self._last_s < at_s > self._first_s for at_s in submitted_s)
@@ -176,7 +176,7 @@ class SizesLookahead:
 
     @staticmethod
     def _is_enough(run: Run, gained_s: float) -> bool:
-        return gained_s > max(RESTARTS * run.job.restart_s, ROUNDING * run.left_s)
+        return gained_s > least_gain_s(run.job, run.left_s)
 
     def _end_s(self, run: Run) -> float:
         return run.restart_s + run.left_s * self._sets.stretch(run.job, run.workers)
@@ -188,7 +188,7 @@ class SizesLookahead:
         length_s |= {job.id: sets.left_s(job) for job in waiting}
         now_s = machine_s = longest_s = ends_s = slowdowns = 0.0
         while True:
-            while waiting and self._room(waiting[0], free):
+            while waiting and sets.has_room(waiting[0], free):
                 job = waiting.popleft()
                 workers = self._worth_having(job, waiting[0] if waiting else None, free)
                 running[job.id] = Run(job, workers, length_s[job.id])
@@ -218,9 +218,6 @@ class SizesLookahead:
             done_s = (step_s - restarts_s) / self._sets.stretch(run.job, run.workers)
             running[job_id] = Run(run.job, run.workers, run.left_s - done_s, run.restart_s - restarts_s, ran=True)
         return ended
-
-    def _room(self, job: Job, free: Ints) -> bool:
-        return int(self._sets.usable(job, free).sum()) >= min_gpus(job)
 
     def _worth_having(self, job: Job, following: Job | None, free: Ints) -> Ints:
         """Return the workers that `shortest_first` gives to the first of the queue."""

@@ -18,9 +18,10 @@ from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.policies._shared.heterogeneous.estimates import JobEstimates
 from cranny.policies._shared.heterogeneous.instance import max_gpus, min_gpus
+from cranny.policies._shared.resize import all_jobs
 from cranny.policies.cranny.gpu_prices import GpuPrices
+from cranny.policies.cranny.restarts import ROUNDING
 
-ROUNDING = 1e-9  # below which two jobs count as equally suited, and two costs or times as equal
 EVERY = 8  # machines up to which each number is tried, and beyond it only twice as many each time
 
 
@@ -68,8 +69,7 @@ class JobsSeen:
         if self._machines is None or self._machines.cluster is not view.cluster:
             self._machines = _Machines.of(view.cluster)
         gpus = self._machines.gpus
-        jobs = [each.job for each in view.waiting]
-        jobs += [each.submitted for each in view.running.values()]
+        jobs = list(all_jobs(view))
         for job in jobs:
             if job.id not in self._there:
                 self._prices.see(_speed_by_type(self._estimates, job, list(gpus)), gpus)
@@ -112,9 +112,9 @@ class WorkerSets:
         found: Ints = self._view.usable(job, free)
         return found
 
-    def could_start(self, job: Job) -> bool:
-        """Say whether a job could start if nothing ran, on the machines that take jobs."""
-        return int(self.usable(job, self.up).sum()) >= min_gpus(job)
+    def has_room(self, job: Job, free: Ints) -> bool:
+        """Say whether a job can start on free GPUs."""
+        return int(self.usable(job, free).sum()) >= min_gpus(job)
 
     def seconds(self, job: Job, workers: Ints) -> float:
         """Return how long a job still runs with so many workers on each machine, alone on its links."""
@@ -153,11 +153,11 @@ class WorkerSets:
         key = job.id, free.tobytes()
         found = self._worth_having.get(key)
         if found is None:
-            found, least = self.all_usable(job, free), np.inf
+            least = np.inf
             for workers, cost in self.sets(job, free):
                 if cost < least * (1.0 - ROUNDING):
                     found, least = workers, cost
-            self._worth_having[key] = found
+            found = self._worth_having[key] = self.all_usable(job, free) if found is None else found
         return found
 
     def left_to(self, other: Job, job: Job, workers: Ints) -> Ints | None:
