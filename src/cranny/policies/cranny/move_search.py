@@ -1,10 +1,12 @@
 """The search for moves that pay: groups are tried, the best is made in a what-if, and others are tried again."""
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import accumulate, takewhile
 from typing import NamedTuple
+
+import numpy as np
 
 from cranny.core.accounting import Running
 from cranny.core.snapshot import Snapshot, Waiting
@@ -22,6 +24,7 @@ TOGETHER = 16  # jobs of one machine that move, at most
 WAITING = 4  # jobs of the queue that may start
 MACHINES = 256  # that are tried to be left, those in use longest first
 ROOMS = 2  # machines on which room is tried to be made for one job
+UNSHARED = 16  # machines without jobs on links that are looked at for part of one
 SPREAD = 4  # machines of a job that leaves one of them; jobs on more are only brought together
 LINK_TRIALS = 64  # with other jobs on links, after which no new ones are begun
 
@@ -156,7 +159,7 @@ class MoveSearch:
         else:
             found = self._making_room(str(about))
             if purpose == "gather":
-                found = [*found, *self._elsewhere([str(about)], ())]
+                found = [*found, *self._elsewhere([str(about)], ()), *self._apart(str(about))]
         return max(found, key=lambda each: each.group.net_gpu_s, default=None)
 
     def _left_s(self, running: Running) -> float:
@@ -225,6 +228,58 @@ class MoveSearch:
             if found is not None:
                 candidates.append(found)
         return candidates
+
+    def _apart(self, job_id: str) -> list[Candidate]:
+        """Return groups in which a job leaves machines where others use links, too: the first, the first two, ...
+
+        Each for one without such jobs; those that have no room beside it go elsewhere.
+        """
+        run = self._outlook.runs[job_id]
+        job, on_links = run.running.submitted, self._gpus.on_links
+        counts = dict(run.running.placement.counts)
+        shared = [machine for machine in counts if on_links[machine] > 1]
+        if not shared or job.resources is not None or self._rules.constraints_of(job_id) is not None:
+            return []
+        if not self._pays(self._outlook.most_saved({job_id: run}), self._restart_gpu_s(job_id)):
+            return []
+        candidates, going = [], list[str]()
+        for machine in sorted(shared, key=lambda machine: (-on_links[machine], counts[machine])):
+            found = self._unshared(job, counts, machine)
+            if found is None:
+                continue
+            other, leaving = found
+            going += leaving
+            counts[other] = counts.pop(machine)
+            trials = self._relocated(going, list(counts))
+            if len(trials) < len(going) or len(going) >= self._moves_left:
+                break
+            view, runs = trials[-1] if trials else MovesMade(self._view, {})
+            view = view.without(job_id)
+            placement = self._placing.on(job, tuple(sorted(counts.items())), view)
+            there = ExpectedRun(view.as_running(job, placement), run.left_s, restart_s(job))
+            if self._may_be(there):
+                made = self._judged(MovesMade(view.after(placement, job), {**runs, job_id: there}))
+                candidates += [] if made is None else [made]
+        return candidates
+
+    def _unshared(self, job: Job, counts: Mapping[int, int], machine: int) -> tuple[int, list[str]] | None:
+        """Return a machine without jobs on links for a job's GPUs of another, and the jobs that leave it for them.
+
+        One in a rack of the job, if there is any, and of these the one that fewest GPUs must leave.
+        """
+        view, gpus, needed = self._view, self._gpus, counts[machine]
+        there = view.membership(view.eligible(job) & view.up_machines)
+        there[[*self._rules.kept, *counts]] = False
+        found = np.flatnonzero(there & (gpus.on_links == 0) & (gpus.size >= needed))
+        free = view.free[found]
+        far = ~np.isin(gpus.rack[found], gpus.rack[[each for each in counts if each != machine]])
+        order = np.lexsort((free, np.maximum(needed - free, 0), far))[:UNSHARED]
+        for other in found[order].tolist():
+            missing = needed - view.free_on(other)
+            leaving = self._fewest(other, missing, job.id) if missing > 0 else []
+            if leaving or missing <= 0:
+                return other, leaving
+        return None
 
     def _allowed(self, job: Job) -> Iterator[int]:
         """Yield the machines that could hold all of a job."""

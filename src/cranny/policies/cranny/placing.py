@@ -216,8 +216,7 @@ class Placing:
         """Return what a job costs on each of some sets of machines, in all and by terms for the explanation."""
         placements, effects = [], []
         for held in sets:
-            ranks = self._ranks(job, held)
-            placement = view.placement(job, ranks, server=_server(job, ranks))
+            placement = self.on(job, held, view)
             running = view.as_tried(job, placement)
             placements.append(placement)
             effects.append(alone(running) if self._links is None else self._links.effect(running, seconds))
@@ -236,6 +235,11 @@ class Placing:
             )
             options.append((Priced(placement, effect, own_gpu_s, machines_gpu_s), price))
         return options
+
+    def on(self, job: Job, held: Held, view: Snapshot) -> Placement:
+        """Return the placement of a job on some machines, with its ranks where they exchange least."""
+        ranks = self._ranks(job, held)
+        return view.placement(job, ranks, server=_server(job, ranks))
 
     def _ranks(self, job: Job, held: Held) -> tuple[int, ...]:
         """Return the machine of each rank: those that exchange most share one, or a rack."""
