@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from numba.core.errors import TypingError
@@ -59,6 +60,66 @@ def test_a_pointer_is_compiled_again_if_its_cache_file_cannot_be_read(tmp_path: 
     again = pointer(load(path).twice, 2)
     assert again.ctypes(5) == 10
     assert again.cache_hits == 1
+
+
+CALLER = """
+from cranny.core.jit import compiled
+from called_by_kernel import Pair, FACTOR, NUMBERS, times
+
+@compiled
+def twice(number: int) -> int:
+    return times(number) * FACTOR * len(NUMBERS)
+"""
+CALLED = """
+from typing import NamedTuple
+from cranny.core.jit import inside
+from constant_of_kernel import POWER
+
+FACTOR, NUMBERS = 2, (7,)
+
+class Pair(NamedTuple):
+    one: int
+
+@inside
+def times(number):
+    return number**POWER
+"""
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "result"),
+    [
+        ("called_by_kernel", "**POWER", "**POWER + 1", 8),
+        ("called_by_kernel", "FACTOR, NUMBERS = 2", "FACTOR, NUMBERS = 3", 9),
+        ("called_by_kernel", "(7,)", "(7, 8)", 12),
+        ("called_by_kernel", "one: int", "one: float", 6),
+        ("constant_of_kernel", "POWER = 1", "POWER = 2", 18),
+    ],
+)
+def test_what_was_compiled_is_made_again_once_what_it_calls_has_changed(
+    file: str, old: str, new: str, result: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # it would look no newer than a second ago
+    sources = {"called_by_kernel": CALLED, "constant_of_kernel": "POWER = 1\n"}
+
+    def twice() -> Any:
+        for name, source in sources.items():
+            (tmp_path / f"{name}.py").write_text(source)
+            sys.modules.pop(name, None)
+        importlib.invalidate_caches()
+        return load(path).twice
+
+    path = tmp_path / "kernel.py"
+    path.write_text(CALLER)
+    assert twice()(3) == 6
+    unchanged = twice()
+    assert unchanged(3) == 6
+    assert sum(unchanged.stats.cache_hits.values()) == 1
+    sources[file] = sources[file].replace(old, new)
+    changed = twice()
+    assert changed(3) == result
+    assert sum(changed.stats.cache_misses.values()) == 1
 
 
 ALONE = """

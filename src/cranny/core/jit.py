@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Callable
 from functools import cache
+from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 from threading import current_thread, main_thread
@@ -99,12 +100,15 @@ class _Cache(FunctionCache):
     """What was compiled before; a file that cannot be read is discarded, and not a reason to fail.
 
     Numba would fail if an older version of a module left a file about classes that have moved since, or a file is
-    cut short.
+    cut short. And it looks for changes in the function's own file alone, although what it calls of other files is
+    compiled into it: an upgraded cranny would compute as before.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)  # type: ignore[no-untyped-call]
         known: Any = self
+        file = known._cache_file  # noqa: SLF001 - Numba has no other way to say when it is outdated
+        self.source = file._source_stamp = f"{file._source_stamp} {_imported(function)}"  # noqa: SLF001
         self._lock = CompileLock(Path(known.cache_path) / f"{known._impl.filename_base}.lock")  # noqa: SLF001
 
     def load_overload(self, signature: Any, context: Any) -> Any:
@@ -142,6 +146,24 @@ class _Cache(FunctionCache):
         except Exception:  # noqa: BLE001 - unpickling may raise anything
             cache.flush()
             return None
+
+
+def _imported(function: Callable[..., Any]) -> str:
+    """Return a digest of what compiled code of a function may have of other modules: functions and constants."""
+    digest = sha256()
+    for name, value in sorted(function.__globals__.items()):
+        cache = getattr(value, "_cache", None)
+        if isinstance(cache, _Cache):
+            digest.update(f"{name} {cache.source}\n".encode())
+        elif isinstance(value, type) and issubclass(value, tuple):
+            digest.update(f"{name} {value.__annotations__}\n".encode())
+        elif isinstance(value, int | float) or (isinstance(value, tuple) and all(map(_is_number, value))):
+            digest.update(f"{name} {value}\n".encode())
+    return digest.hexdigest()
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float)
 
 
 def _cached(made: Any, function: Callable[..., Any]) -> Any:

@@ -1,5 +1,6 @@
 """Moves that pay: which are proposed, what they claim, and what they never do."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -140,6 +141,78 @@ def test_leaves_links_that_others_use() -> None:
     assert group.purpose == "gather"
     assert len(set(where([group])["a"])) == 1
     assert group.gain.others_gpu_s > 0
+
+
+# Machines of 4 GPUs: a and b share machine 1, c has part of machine 4, and on machine 3 no job uses links.
+CROWDED = {
+    "a": (6, 50_000.0, (0, 0, 0, 0, 1, 1)),
+    "b": (6, 90_000.0, (2, 2, 2, 2, 1, 1)),
+    "small-1": (2, 95_000.0, (3,)),
+    "small-2": (2, 95_000.0, (3,)),
+    "c": (6, 80_000.0, (5, 5, 5, 5, 4, 4)),
+}
+
+
+def linked_jobs_on(view: Snapshot) -> Counter[int]:
+    """Return how many jobs that are on several machines each machine has."""
+    placements = [running.placement for running in view.running.values()]
+    return Counter(machine for each in placements for machine in each.counts if len(each.counts) > 1)
+
+
+def test_jobs_that_share_a_machine_move_apart_though_another_makes_room() -> None:
+    state = state_of(row(6, 4), CROWDED, LOUD)
+    view = state.snapshot()
+    assert linked_jobs_on(view)[1] == 2
+    (group,) = proposed_moves(view, ANY)
+    assert group.purpose == "gather"
+    assert where([group]) == {"small-1": (4, 4), "b": (2, 2, 2, 2, 3, 3)}
+    assert group.gain.own_gpu_s > 0
+    assert group.gain.others_gpu_s > 0
+    state.commit(Plan(view.version, actions([group])))
+    assert max(linked_jobs_on(state.snapshot()).values()) == 1
+
+
+@pytest.mark.parametrize(
+    ("rules", "moved"),
+    [
+        (replace(ANY, movable=lambda job: not job.id.startswith("small")), set()),
+        (replace(ANY, movable=lambda job: job.id != "b"), {"small-1", "a"}),
+        (replace(ANY, most=1), set()),
+        (replace(ANY, kept=(3,)), set()),
+        (replace(ANY, may_be_on=lambda name, *_: name not in "ab"), set()),
+        (replace(ANY, constraints_of=lambda name: Constraints() if name in "ab" else None), set()),
+    ],
+    ids=["none makes room", "one stays", "one move", "a machine is kept", "promises", "constraints"],
+)
+def test_they_move_apart_only_as_far_as_they_may(rules: MoveRules, moved: set[str]) -> None:
+    assert where(proposed_moves(state_of(row(6, 4), CROWDED, LOUD).snapshot(), rules)).keys() == moved
+
+
+def test_a_job_leaves_all_machines_that_it_shares() -> None:
+    """a shares one of its three machines with b and one with c; none of the others on several machines may move."""
+    jobs = {
+        "a": (8, 90_000.0, (0, 0, 0, 0, 1, 1, 2, 2)),
+        "b": (6, 90_000.0, (3, 3, 3, 3, 1, 1)),
+        "c": (6, 90_000.0, (4, 4, 4, 4, 2, 2)),
+        "d": (6, 90_000.0, (8, 8, 8, 8, 7, 7)),
+        **{f"small-{at}": (2, 95_000.0, (machine,)) for at, machine in enumerate((5, 5, 6, 6))},
+        "e": (6, 90_000.0, (10, 10, 10, 10, 9, 9)),
+    }
+    state = state_of(row(11, 4), jobs, LOUD)
+    rules = replace(ANY, movable=lambda job: job.id[0] in "as")
+    groups = proposed_moves(state.snapshot(), rules)
+    assert set(where(groups)["a"]) == {0, 5, 6}
+
+
+def test_a_part_of_a_job_stays_in_its_rack_if_it_can() -> None:
+    """In rack 0 small-1 must make room; in rack 1 there is room."""
+    cluster = Cluster.fat_tree(2, 6, 4)
+    state = state_of(cluster, CROWDED, LOUD)
+    state.place(Job("far", 2, duration_s=99_000.0), Placement((6, 6)))
+    for machine in range(7, 12):
+        state.place(Job(f"full-{machine}", 4, duration_s=99_000.0), Placement((machine,) * 4))
+    moved = where(proposed_moves(state.snapshot(), ANY))
+    assert set(moved["b"]) == {2, 3}
 
 
 def waiting(view: Snapshot, *jobs: Job) -> Snapshot:
