@@ -50,6 +50,16 @@ def test_a_cache_file_that_cannot_be_read_is_made_again(tmp_path: Path, harm: by
     assert sum(again.twice.stats.cache_hits.values()) == 1
 
 
+def test_a_function_and_a_pointer_to_it_are_both_kept(tmp_path: Path) -> None:
+    path = tmp_path / "kernel.py"
+    path.write_text(SOURCE)
+    for hits in (0, 1, 1):
+        twice = load(path).twice
+        assert twice(2) == 4
+        assert pointer(twice, 2).ctypes(3) == 6
+        assert sum(twice.stats.cache_hits.values()) == pointer(twice, 2).cache_hits == hits
+
+
 def test_a_pointer_is_compiled_again_if_its_cache_file_cannot_be_read(tmp_path: Path) -> None:
     path = tmp_path / "kernel.py"
     path.write_text(SOURCE)
@@ -77,8 +87,12 @@ from constant_of_kernel import POWER
 
 FACTOR, NUMBERS = 2, (7,)
 
+class Inner(NamedTuple):
+    two: int
+
 class Pair(NamedTuple):
     one: int
+    inner: Inner
 
 @inside
 def times(number):
@@ -93,6 +107,7 @@ def times(number):
         ("called_by_kernel", "FACTOR, NUMBERS = 2", "FACTOR, NUMBERS = 3", 9),
         ("called_by_kernel", "(7,)", "(7, 8)", 12),
         ("called_by_kernel", "one: int", "one: float", 6),
+        ("called_by_kernel", "two: int", "two: float", 6),
         ("constant_of_kernel", "POWER = 1", "POWER = 2", 18),
     ],
 )

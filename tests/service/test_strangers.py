@@ -68,7 +68,7 @@ def test_silent_connections_keep_no_client_out(start: Start, monkeypatch: pytest
 def test_a_connection_is_kept_for_more_requests_but_not_for_half_of_one(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection_limit, "SILENT_S", 0.2)
+    monkeypatch.setattr(connection_limit, "SILENT_S", 3.0)
     with served(start()) as url:
         (client,) = _connected(url, 1)
         with client:

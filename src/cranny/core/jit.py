@@ -11,7 +11,7 @@ from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 from threading import current_thread, main_thread
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, get_type_hints
 
 import numba
 from numba.core.caching import FunctionCache
@@ -148,18 +148,30 @@ class _Cache(FunctionCache):
             return None
 
 
+@cache  # a pointer to a function has the same as the function, although its module is complete by then
 def _imported(function: Callable[..., Any]) -> str:
-    """Return a digest of what compiled code of a function may have of other modules: functions and constants."""
+    """Return a digest of what compiled code of a function may have of other modules.
+
+    That is functions, named tuples and constants which are numbers, or tuples of them. Kernels import each of them
+    by its name.
+    """
     digest = sha256()
     for name, value in sorted(function.__globals__.items()):
-        cache = getattr(value, "_cache", None)
-        if isinstance(cache, _Cache):
-            digest.update(f"{name} {cache.source}\n".encode())
+        compiled_before = getattr(value, "_cache", None)
+        if isinstance(compiled_before, _Cache):
+            digest.update(f"{name} {compiled_before.source}\n".encode())
         elif isinstance(value, type) and issubclass(value, tuple):
-            digest.update(f"{name} {value.__annotations__}\n".encode())
-        elif isinstance(value, int | float) or (isinstance(value, tuple) and all(map(_is_number, value))):
+            digest.update(f"{name} {_fields(value)}\n".encode())
+        elif _is_number(value) or (isinstance(value, tuple) and all(map(_is_number, value))):
             digest.update(f"{name} {value}\n".encode())
     return digest.hexdigest()
+
+
+def _fields(kind: Any) -> str:
+    """Return the names and types of a value's fields, and of those that these have; other types by their names."""
+    fields = getattr(kind, "_fields", ())
+    types = get_type_hints(kind) if fields else {}
+    return f"{kind}({', '.join(f'{name}: {_fields(types.get(name))}' for name in fields)})"
 
 
 def _is_number(value: object) -> bool:

@@ -15,9 +15,9 @@ from typing import Any
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 SILENT_S = 20.0  # within which the head of a request must have arrived
-# For which a connection stays open after an answer. Clients and proxies close theirs after 60 s or less: so none
-# sends a request just when the server closes the connection.
-KEEP_ALIVE_S = 75
+# For which a connection stays open after an answer: longer than load balancers keep it (nginx 60 s, Google 600 s).
+# Otherwise one may send a request just when the server closes the connection.
+KEEP_ALIVE_S = 620
 STALLED_S = 60.0  # for which an answer may wait for a client that does not read it
 CHECK_S = 5.0  # between two looks at a connection
 USER = "cranny.user"  # where the scope of an authenticated request has its user

@@ -188,8 +188,19 @@ def test_they_move_apart_only_as_far_as_they_may(rules: MoveRules, moved: set[st
     assert where(proposed_moves(state_of(row(6, 4), CROWDED, LOUD).snapshot(), rules)).keys() == moved
 
 
+@pytest.mark.parametrize(("drained", "moved"), [(0, "b"), (2, "a"), (1, "b")])
+def test_a_job_with_a_part_on_a_drained_machine_stays(drained: int, moved: str) -> None:
+    """It could not go back there; from machine 1, which both share, either may go."""
+    state = state_of(row(6, 4), CROWDED, LOUD)
+    state.drain(drained)
+    view = state.snapshot()
+    groups = proposed_moves(view, ANY)
+    assert where(groups).keys() == {"small-1", moved}
+    state.commit(Plan(view.version, actions(groups)))
+
+
 def test_a_job_leaves_all_machines_that_it_shares() -> None:
-    """a shares one of its three machines with b and one with c; none of the others on several machines may move."""
+    """a shares one of its three machines with b and one with c; no other job on several machines may move."""
     jobs = {
         "a": (8, 90_000.0, (0, 0, 0, 0, 1, 1, 2, 2)),
         "b": (6, 90_000.0, (3, 3, 3, 3, 1, 1)),
@@ -330,6 +341,18 @@ def test_claims_what_the_reference_computes_and_leaves_no_single_move(
     ):
         if allowed(jobs[job_id].running.job) and job_id not in moved:
             assert saved <= margin * price[job_id] + 1e-3
+
+
+@settings(max_examples=examples(100))
+@given(busy_states(), st.sets(st.integers(0, 5)))
+def test_no_job_moves_to_a_machine_that_takes_none(state: ClusterState, drained: set[int]) -> None:
+    for machine in drained & set(range(len(state.cluster.machines))):
+        state.drain(machine)
+    view = state.snapshot()
+    groups = proposed_moves(view, ANY)
+    assert not any(drained & set(machines) for machines in where(groups).values())
+    state.commit(Plan(view.version, actions(groups)))  # refuses two jobs on one GPU
+    check(state)
 
 
 @settings(max_examples=examples(60))

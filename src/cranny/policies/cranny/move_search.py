@@ -20,7 +20,7 @@ from cranny.policies.cranny.moves import MoveGain, MoveGroup, MoveRules, Propose
 from cranny.policies.cranny.outlook import ExpectedRun, Outlook, OutlookChange
 from cranny.policies.cranny.placing import Placing
 
-TOGETHER = 16  # jobs of one machine that move, at most
+TOGETHER = 16  # jobs of one machine that move, or parts of one job, at most
 WAITING = 4  # jobs of the queue that may start
 MACHINES = 256  # that are tried to be left, those in use longest first
 ROOMS = 2  # machines on which room is tried to be made for one job
@@ -243,7 +243,9 @@ class MoveSearch:
         if not self._pays(self._outlook.most_saved({job_id: run}), self._restart_gpu_s(job_id)):
             return []
         candidates, going = [], list[str]()
-        for machine in sorted(shared, key=lambda machine: (-on_links[machine], counts[machine])):
+        usable = self._view.eligible(job) & self._view.up_machines
+        shared.sort(key=lambda machine: (-on_links[machine], counts[machine]))
+        for machine in shared[:TOGETHER]:
             found = self._unshared(job, counts, machine)
             if found is None:
                 continue
@@ -253,6 +255,8 @@ class MoveSearch:
             trials = self._relocated(going, list(counts))
             if len(trials) < len(going) or len(going) >= self._moves_left:
                 break
+            if mask_of(counts) & ~usable:
+                continue  # it could not go back to a machine that takes no jobs any more
             view, runs = trials[-1] if trials else MovesMade(self._view, {})
             view = view.without(job_id)
             placement = self._placing.on(job, tuple(sorted(counts.items())), view)

@@ -4,8 +4,8 @@ A job that moves loses its restart. Moves are proposed to
 
     empty   leave a machine, which is then free for larger jobs or can be switched off
     free    leave a machine to jobs that end sooner, so that it is idle earlier
-    gather  bring a job together on fewer machines, or away from links that others use; part of it goes to a machine
-            where no job uses links, from which others go elsewhere if they must
+    gather  bring a job together on fewer machines, or away from links that others use; perhaps only a part, to a
+            machine where no job uses links and others make room
     start   make room on one machine for a job that waits, or would have to be split
 
 Some pay only together, such as all jobs of a machine: they are a group, judged as one by the `Outlook` before and
