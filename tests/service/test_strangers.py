@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -68,16 +69,18 @@ def test_silent_connections_keep_no_client_out(start: Start, monkeypatch: pytest
 def test_a_connection_is_kept_for_more_requests_but_not_for_half_of_one(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection_limit, "SILENT_S", 3.0)
     with served(start()) as url:
-        (client,) = _connected(url, 1)
-        with client:
-            for idle_s in (6.0, 0.0):  # uvicorn by itself would close it after 5 s
-                client.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-                assert client.recv(1024).startswith(b"HTTP/1.1 200")
-                time.sleep(idle_s)
-            client.sendall(b"GET /healthz HTTP/1.1\r\n")
-            assert _has_to_go(client)
+        client = HTTPConnection(url.removeprefix("http://"), timeout=60)
+        client.connect()
+        used = client.sock
+        for idle_s in (6.0, 0.0):  # uvicorn by itself would close it after 5 s
+            client.request("GET", "/healthz")
+            assert client.getresponse().read() == b'{"ok":true}'
+            monkeypatch.setattr(connection_limit, "SILENT_S", 0.2)  # from the first answer on
+            time.sleep(idle_s)
+        assert client.sock is used
+        used.sendall(b"GET /healthz HTTP/1.1\r\n")
+        assert _has_to_go(used)
 
 
 def _connected(url: str, count: int) -> list[socket.socket]:
