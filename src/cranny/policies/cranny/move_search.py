@@ -20,7 +20,8 @@ from cranny.policies.cranny.moves import MoveGain, MoveGroup, MoveRules, Propose
 from cranny.policies.cranny.outlook import ExpectedRun, Outlook, OutlookChange
 from cranny.policies.cranny.placing import Placing
 
-TOGETHER = 16  # jobs of one machine that move, or parts of one job, at most
+TOGETHER = 16  # jobs of one machine that move, at most
+PARTS = 32  # of one job that leave machines whose links others use, at most
 WAITING = 4  # jobs of the queue that may start
 MACHINES = 256  # that are tried to be left, those in use longest first
 ROOMS = 2  # machines on which room is tried to be made for one job
@@ -245,7 +246,7 @@ class MoveSearch:
         candidates, going = [], list[str]()
         usable = self._view.eligible(job) & self._view.up_machines
         shared.sort(key=lambda machine: (-on_links[machine], counts[machine]))
-        for machine in shared[:TOGETHER]:
+        for machine in shared[:PARTS]:
             found = self._unshared(job, counts, machine)
             if found is None:
                 continue
