@@ -13,7 +13,7 @@ from cranny.model.plan import Plan
 from cranny.model.validate import positive
 from cranny.policies import options_of
 from cranny.policies.cranny.durations import DurationEstimates
-from cranny.policies.cranny.move_search import PeriodicMoves, proposed_moves
+from cranny.policies.cranny.move_search import proposed_moves
 from cranny.policies.cranny.moves import (
     MARGIN,
     SECONDS_PER_HOUR,
@@ -22,6 +22,7 @@ from cranny.policies.cranny.moves import (
     actions,
     facts,
 )
+from cranny.policies.cranny.periodic_moves import PeriodicMoves
 from cranny.policy_choice import decision_period_s
 from cranny.run import Progress, Result
 from cranny.run import run as simulate

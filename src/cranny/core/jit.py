@@ -16,6 +16,7 @@ from typing import Any, TypeVar, cast, get_type_hints
 import numba
 from numba.core.caching import FunctionCache
 from numba.core.ccallback import CFunc
+from numba.core.dispatcher import Dispatcher
 from numba.core.event import Listener, register
 from numba.core.runtime.nrt import rtsys
 
@@ -157,9 +158,9 @@ def _imported(function: Callable[..., Any]) -> str:
     """
     digest = sha256()
     for name, value in sorted(function.__globals__.items()):
-        compiled_before = getattr(value, "_cache", None)
-        if isinstance(compiled_before, _Cache):
-            digest.update(f"{name} {compiled_before.source}\n".encode())
+        kept = vars(value).get("_cache") if isinstance(value, Dispatcher) else None
+        if isinstance(kept, _Cache):
+            digest.update(f"{name} {kept.source}\n".encode())
         elif isinstance(value, type) and issubclass(value, tuple):
             digest.update(f"{name} {_fields(value)}\n".encode())
         elif _is_number(value) or (isinstance(value, tuple) and all(map(_is_number, value))):
@@ -169,7 +170,7 @@ def _imported(function: Callable[..., Any]) -> str:
 
 def _fields(kind: Any) -> str:
     """Return the names and types of a value's fields, and of those that these have; other types by their names."""
-    fields = getattr(kind, "_fields", ())
+    fields = vars(kind).get("_fields", ()) if isinstance(kind, type) else ()
     types = get_type_hints(kind) if fields else {}
     return f"{kind}({', '.join(f'{name}: {_fields(types.get(name))}' for name in fields)})"
 

@@ -23,10 +23,11 @@ from cranny.model.errors import InputError
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Move, Plan
-from cranny.policies.cranny import Cranny, move_search
+from cranny.policies.cranny import Cranny, periodic_moves
 from cranny.policies.cranny.durations import worked_s
-from cranny.policies.cranny.move_search import PeriodicMoves, proposed_moves
+from cranny.policies.cranny.move_search import proposed_moves
 from cranny.policies.cranny.moves import MoveGroup, MoveRules
+from cranny.policies.cranny.periodic_moves import PeriodicMoves
 from cranny.policies.cranny.promised_starts import PromisedStart, PromisedStarts
 from cranny.policies.cranny.tail import WEIGHT, CompletionTimes
 from cranny.sim.record import DONE
@@ -110,7 +111,7 @@ def test_seconds_in_the_tail_count_for_moves_as_for_placements(monkeypatch: pyte
         given.append(rules)
         return []
 
-    monkeypatch.setattr(move_search, "proposed_moves", proposed)
+    monkeypatch.setattr(periodic_moves, "proposed_moves", proposed)
     after_an_hour(Cranny())
     (rules,) = given
     job = Job("of-two", 2, submit_s=600.0)

@@ -1,12 +1,10 @@
 """The search for moves that pay: groups are tried, the best is made in a what-if, and others are tried again."""
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import accumulate, takewhile
 from typing import NamedTuple
-
-import numpy as np
 
 from cranny.core.accounting import Running
 from cranny.core.snapshot import Snapshot, Waiting
@@ -19,13 +17,13 @@ from cranny.policies.cranny.free_gpus import FreeGpus
 from cranny.policies.cranny.moves import MoveGain, MoveGroup, MoveRules, ProposedMove, Purpose, restart_s
 from cranny.policies.cranny.outlook import ExpectedRun, Outlook, OutlookChange
 from cranny.policies.cranny.placing import Placing
+from cranny.policies.cranny.unshared_machines import unshared
 
 TOGETHER = 16  # jobs of one machine that move, at most
 PARTS = 32  # of one job that leave machines whose links others use, at most
 WAITING = 4  # jobs of the queue that may start
 MACHINES = 256  # that are tried to be left, those in use longest first
 ROOMS = 2  # machines on which room is tried to be made for one job
-UNSHARED = 16  # machines without jobs on links that are looked at for part of one
 SPREAD = 4  # machines of a job that leaves one of them; jobs on more are only brought together
 LINK_TRIALS = 64  # with other jobs on links, after which no new ones are begun
 
@@ -37,30 +35,6 @@ def proposed_moves(view: Snapshot, rules: MoveRules) -> list[MoveGroup]:
     if not any(rules.movable(running.submitted) for running in view.all_running().values()):
         return []
     return MoveSearch(view, rules).run()
-
-
-class PeriodicMoves:
-    """Moves that pay, every so often."""
-
-    def __init__(self, every_s: float) -> None:
-        self._every_s = every_s
-        self._due_s: float | None = None  # a multiple of that, once the time is known
-
-    def at(self, view: Snapshot, rules: Callable[[], MoveRules]) -> list[MoveGroup]:
-        """Return the moves that pay if they are due; none otherwise, and then no rules are asked for."""
-        due_s = self._due_s
-        if due_s is not None and view.now_s < due_s:
-            return []
-        self._due_s = self._next_multiple(view.now_s)
-        return [] if due_s is None else proposed_moves(view, rules())
-
-    def next_s(self, now_s: float) -> float:
-        """Return when they are due next."""
-        due_s = self._next_multiple(now_s) if self._due_s is None else self._due_s
-        return due_s if due_s > now_s else now_s + self._every_s
-
-    def _next_multiple(self, now_s: float) -> float:
-        return self._every_s * (math.floor(now_s / self._every_s) + 1)
 
 
 class MovesMade(NamedTuple):
@@ -268,19 +242,9 @@ class MoveSearch:
         return candidates
 
     def _unshared(self, job: Job, counts: Mapping[int, int], machine: int) -> tuple[int, list[str]] | None:
-        """Return a machine without jobs on links for a job's GPUs of another, and the jobs that leave it for them.
-
-        One in a rack of the job, if there is any, and of these the one that fewest GPUs must leave.
-        """
-        view, gpus, needed = self._view, self._gpus, counts[machine]
-        there = view.membership(view.eligible(job) & view.up_machines)
-        there[[*self._rules.kept, *counts]] = False
-        found = np.flatnonzero(there & (gpus.on_links == 0) & (gpus.size >= needed))
-        free = view.free[found]
-        far = ~np.isin(gpus.rack[found], gpus.rack[[each for each in counts if each != machine]])
-        order = np.lexsort((free, np.maximum(needed - free, 0), far))[:UNSHARED]
-        for other in found[order].tolist():
-            missing = needed - view.free_on(other)
+        """Return a machine without jobs on links for a job's GPUs of another, and the jobs that leave it."""
+        for other in unshared(job, counts, machine, self._view, self._gpus, self._rules.kept):
+            missing = counts[machine] - self._view.free_on(other)
             leaving = self._fewest(other, missing, job.id) if missing > 0 else []
             if leaving or missing <= 0:
                 return other, leaving

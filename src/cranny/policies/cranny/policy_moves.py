@@ -7,8 +7,8 @@ from cranny.core.snapshot import Snapshot
 from cranny.model.errors import InputError
 from cranny.model.job import Job
 from cranny.model.validate import not_negative
-from cranny.policies.cranny.move_search import PeriodicMoves
 from cranny.policies.cranny.moves import MoveGroup, MoveRules
+from cranny.policies.cranny.periodic_moves import PeriodicMoves
 
 if TYPE_CHECKING:
     from cranny.policies.cranny import Cranny
