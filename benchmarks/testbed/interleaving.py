@@ -67,10 +67,9 @@ def gain(before: Sequence[Sequence[Measured]], after: Sequence[Sequence[Measured
     old, new = (np.concatenate(each, axis=-1) for each in (olds, news))
     count = old.shape[-1]
     drawn = np.random.default_rng(seed).integers(count, size=(DRAWS, count))
+    # A job that stood still has no iterations in some blocks: where only these are drawn, it has no mean.
     iterations = [each[1][:, drawn].sum(axis=-1) for each in (old, new)]
-    drawn = drawn[
-        np.all(iterations, axis=(0, 1))
-    ]  # a job that stood still has none in some blocks: no mean either
+    drawn = drawn[np.all(iterations, axis=(0, 1))]
     ratios = _mean_of(old[..., drawn]) / _mean_of(new[..., drawn])
     least, most = np.percentile(ratios, LIKELY)
     return Gain(float(_mean_of(old) / _mean_of(new)), float(least), float(most))
