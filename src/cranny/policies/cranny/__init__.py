@@ -6,6 +6,7 @@ This policy adds them up. A job that runs for `seconds` on one machine costs on 
 
     own       (slowdown - 1) x seconds x GPUs: its communication, on the links as they are loaded
     others    what running jobs lose by the links that it shares with them
+    types     what GPUs of the type that suits it best would cost less, by its speed there and their price
     machines  GPUs of a machine x seconds that it is in use longer: jobs that end together share machines
     holes     GPUs left over that jobs of the sizes seen lately could not use x seconds
 
@@ -82,6 +83,7 @@ class Cranny:
         preempt: bool = True,
         tail: bool = True,
         lookahead: bool = True,
+        types: bool = True,
         resize: bool = True,
         shift: bool = True,
         phases: bool = False,
@@ -100,6 +102,7 @@ class Cranny:
         self.tail = yes_or_no(tail, "cranny: tail")
         self.lookahead = yes_or_no(lookahead, "cranny: lookahead")
         self.margin = not_negative(margin, "cranny: margin")
+        self.types = yes_or_no(types, "cranny: types")
         self.resize = yes_or_no(resize, "cranny: resize")
         self.shift = yes_or_no(shift, "cranny: shift")
         # Whether links are shared only while jobs communicate, and iterations of jobs drift, as in a service.
@@ -264,7 +267,7 @@ class Cranny:
             found = at.placed_without(stopped, job, seconds, view, wanted)
             if found is None:
                 return None
-            waiter = waiter.running_for(seconds * found.effect.slowdown)
+            waiter = waiter.running_for(found.takes_s)
             placement = found.placement
         if not at.stops.pay(waiter, stopped, view) or at.stops.take_kept(waiter, stopped, placement, view):
             return None
@@ -398,7 +401,7 @@ class Cranny:
             ):
                 return None
         if found is not None:
-            end_s = now_s + seconds * found.effect.slowdown
+            end_s = now_s + found.takes_s
             if promised or at.promises.allow(job.id, job.gpus, now_s, end_s, eligible):
                 return found
         if job.id in at.promises and not at.promises.must_keep(job.id):
@@ -420,7 +423,7 @@ class Cranny:
         found = at.placed(as_trained(job, workers), view, longer_s, self.rules.constraints_of(job.id))
         if found is None:
             return None
-        end_s = now_s + longer_s * found.effect.slowdown
+        end_s = now_s + found.takes_s
         due = at.promises.is_due(job.id, now_s)
         return found if due or at.promises.allow(job.id, workers, now_s, end_s, view.eligible(job)) else None
 

@@ -183,7 +183,7 @@ def _cheapest(each: DividedJob, size: int, view: Snapshot, placing: "Placing") -
         found = placing.best(as_trained(each.job, workers), view, seconds)
         if found is None:
             continue
-        cost = _cost(each.job, workers, seconds * found.effect.slowdown) + found.effect.others_gpu_s
+        cost = _cost(each.job, workers, found.takes_s) + found.effect.others_gpu_s
         if cost < least:
             best, least = found, cost
         if workers == size and found.effect.slowdown <= 1.0 and not found.effect.others_gpu_s:

@@ -24,6 +24,7 @@ from cranny.policies.cranny.better_machines import BetterMachines
 from cranny.policies.cranny.constrained_starts import FirstStart, first_start
 from cranny.policies.cranny.durations import DurationEstimates, worked_s
 from cranny.policies.cranny.free_gpus import FreeGpus
+from cranny.policies.cranny.gpu_types import GpuTypes
 from cranny.policies.cranny.link_effects import Effect, LinkEffects
 from cranny.policies.cranny.lookahead import Lookahead
 from cranny.policies.cranny.placing import Placing
@@ -64,7 +65,8 @@ class Followed:
         shared = (self.phased or LinkEffects(cluster, self.tail)) if policy.contention else None
         self._links = self.phased or shared  # which are followed
         options = {"rank_map": policy.rank_map, "racks": policy.racks}
-        self.placing = Placing(self.gpus, shared, self.tail, phased=self.phased, **options)
+        self._types = GpuTypes(cluster) if policy.types else None
+        self.placing = Placing(self.gpus, shared, self.tail, phased=self.phased, types=self._types, **options)
         if not policy.machines:
             self.gpus.price[:] = 0.0
         self.better = BetterMachines(policy, self.gpus, self.placing, self.promises)
@@ -192,7 +194,7 @@ class Followed:
         """Return where a job would start now, beside what was promised to others."""
         kept = self.promises.kept_from(job.id, view.now_s, view.now_s + seconds)
         while (found := self.placing.best(job, view, seconds, kept, wanted)) is not None:
-            end_s = view.now_s + seconds * found.effect.slowdown
+            end_s = view.now_s + found.takes_s
             taken = set(found.placement.machines).intersection(self.promises.only_machines(job.id, end_s))
             if not taken:
                 break
@@ -231,6 +233,8 @@ class Followed:
     def see(self, job: Job) -> None:
         """Learn from a job that was submitted."""
         self.tail.came(job)
+        if self._types is not None:
+            self._types.see(job)
         if self.sizes.see(job.gpus) and self._policy.holes:
             self.gpus.waste[:] = self.sizes.waste()
 

@@ -103,6 +103,13 @@ class FreeGpus:
         else:
             free = view.usable(job, view.free).astype(np.int64)
         free[list(kept)] = 0
+        return self._with_free(free)
+
+    def only(self, at: "ClusterArrays", machines: Flags) -> "ClusterArrays":
+        """Return some of the machines that a job may use."""
+        return self._with_free(np.where(machines, at.free, 0))
+
+    def _with_free(self, free: Ints) -> "ClusterArrays":
         rack_free = np.bincount(self.rack, weights=free, minlength=len(self.rack_free)).astype(np.int64)
         return self.arrays._replace(free=free, rack_free=rack_free)
 

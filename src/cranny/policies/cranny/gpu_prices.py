@@ -4,8 +4,35 @@ A job that is as fast everywhere then takes the types that others gain little on
 """
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
+import numpy as np
+
+from cranny.model.arrays import Ints
+from cranny.model.cluster import Cluster
 from cranny.policies.cranny.sizes import FORGET
+
+
+class MachineTypes(NamedTuple):
+    """Machines by the types of their GPUs."""
+
+    cluster: Cluster
+    gpus: Mapping[str, int]  # of each type
+    kind: Ints  # (machines,) the index of each machine's type
+    size: Ints  # (machines,) all of its GPUs
+
+    def __deepcopy__(self, memo: dict[int, object]) -> "MachineTypes":
+        """Return the same: it never changes."""
+        return self
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> "MachineTypes":
+        """Return the machines of a cluster."""
+        types = list(cluster.machines_with)
+        kind = np.array([types.index(machine.gpu_type) for machine in cluster.machines])
+        size = np.array([machine.gpus for machine in cluster.machines])
+        gpus = {each: int(size[kind == number].sum()) for number, each in enumerate(types)}
+        return cls(cluster, gpus, kind, size)
 
 
 class GpuPrices:

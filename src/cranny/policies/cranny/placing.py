@@ -20,6 +20,7 @@ from cranny.model.plan import Plan, Start
 from cranny.policies._shared.candidates import vary_plan
 from cranny.policies._shared.rank_map_in_racks import mapped_in_racks
 from cranny.policies.cranny.free_gpus import FreeGpus, Room
+from cranny.policies.cranny.gpu_types import GpuTypes
 from cranny.policies.cranny.link_effects import Effect, LinkEffects, alone
 from cranny.policies.cranny.price_explanation import Held, MachineRationale, Price, PriceRationale
 from cranny.policies.cranny.tail import Tail
@@ -38,13 +39,15 @@ class Priced(NamedTuple):
 
     placement: Placement
     effect: Effect
-    own_gpu_s: float  # by which the job's communication makes it longer
+    takes_s: float  # how long the job runs there
+    own_gpu_s: float  # by which its communication makes it longer
     machines_gpu_s: float  # by which its machines are in use longer, and their holes worse
+    types_gpu_s: float = 0.0  # by which other types of GPU would suit it better
 
     @property
     def total_gpu_s(self) -> float:
         """All terms together."""
-        return self.own_gpu_s + self.effect.others_gpu_s + self.machines_gpu_s
+        return self.own_gpu_s + self.effect.others_gpu_s + self.types_gpu_s + self.machines_gpu_s
 
 
 class Placing:
@@ -59,6 +62,7 @@ class Placing:
         rank_map: bool,
         racks: bool,
         phased: "PhasedLinks | None" = None,
+        types: GpuTypes | None = None,
     ) -> None:
         # Both compile, so they are imported only where they are used.
         from cranny.policies.cranny import candidate_sets_kernel, machine_kernel
@@ -68,6 +72,7 @@ class Placing:
         self._gpus = gpus
         self._links = links
         self._tail = tail
+        self._types = types
         self._slowdowns: dict[tuple[object, ...], float] = {}  # of jobs alone on some machines
         self._phased = phased  # the links, if jobs share them only while they communicate
         self._rank_map = rank_map
@@ -95,17 +100,18 @@ class Placing:
             view = shown_to(job, view, Constraints(per_machine=each))
         at = self._gpus.seen_by(job, view, kept)
         spread = constraints is not None and constraints.spread > 1
-        if job.gpus < len(at.waste) and not spread:
+        types = self._types if self._types is not None and self._types.differ_for(job) else None
+        if job.gpus < len(at.waste) and not spread and types is None:
             found = self.on_one_machine(job, at, view, seconds)
             if found is not None:
                 return found
         if int(at.rack_free.sum()) < job.gpus:
             return None
-        if constraints is not None and spread:
-            sets = dict.fromkeys(self._spread_sets(job.gpus, at, view.now_s, seconds, constraints))
-        else:
-            same_rack = None if constraints is None else constraints.same_rack
-            sets = dict.fromkeys(self._sets(job.gpus, at, view.now_s, seconds, same_rack))
+        sets = dict.fromkeys(self._sets_for(job, at, view.now_s, seconds, constraints))
+        if types is not None:
+            for speed, machines in types.machines_for(job):
+                of_type = self._gpus.only(at, machines)
+                sets |= dict.fromkeys(self._sets_of_type(job, of_type, view.now_s, seconds / speed, constraints))
         if each is not None:
             sets = dict.fromkeys(_even(held, each, job.gpus) for held in sets)
         if not sets:
@@ -135,7 +141,7 @@ class Placing:
             return None
         terms = [found[:3]] if second == kernel.NONE else [found[:3], found[3:]]
         why = MachineRationale(job, view.cluster, free, seconds, terms)
-        return Priced(Placement.made((best,) * gpus, (), None, why), ON_ONE_MACHINE, 0.0, use + holes)
+        return Priced(Placement.made((best,) * gpus, (), None, why), ON_ONE_MACHINE, seconds, 0.0, use + holes)
 
     def best_slowdown(self, job: Job) -> float:
         """Return how much longer than on one machine a job runs alone in one rack; inf if none is so large."""
@@ -173,6 +179,28 @@ class Placing:
         if self._phased is not None:
             return self._phased.alone(job, Placement(mapped, server=_server(job, mapped)))
         return isolated(job, communication(self._gpus.cluster, job, mapped, _server(job, mapped)))
+
+    def _sets_of_type(
+        self, job: Job, at: "ClusterArrays", now_s: float, seconds: float, constraints: Constraints | None
+    ) -> Iterator[Held]:
+        """Yield the cheapest machine that holds a job, or else sets of machines, of those with one type of GPU."""
+        if int(at.rack_free.sum()) < job.gpus:
+            return
+        if job.gpus < len(at.waste) and (constraints is None or constraints.spread <= 1):
+            best = self._kernel.cheapest_machines(at, job.gpus, now_s, seconds)[0]
+            if best != self._kernel.NONE:
+                yield ((int(best), job.gpus),)
+                return
+        yield from self._sets_for(job, at, now_s, seconds, constraints)
+
+    def _sets_for(
+        self, job: Job, at: "ClusterArrays", now_s: float, seconds: float, constraints: Constraints | None
+    ) -> Iterator[Held]:
+        """Yield sets of machines that hold a job within its constraints."""
+        if constraints is not None and constraints.spread > 1:
+            return self._spread_sets(job.gpus, at, now_s, seconds, constraints)
+        same_rack = None if constraints is None else constraints.same_rack
+        return self._sets(job.gpus, at, now_s, seconds, same_rack)
 
     def _sets(
         self, gpus: int, at: "ClusterArrays", now_s: float, seconds: float, same_rack: SameRack | None
@@ -214,26 +242,39 @@ class Placing:
         self, job: Job, sets: Sequence[Held], at: "ClusterArrays", view: Snapshot, seconds: float
     ) -> list[tuple[Priced, Price]]:
         """Return what a job costs on each of some sets of machines, in all and by terms for the explanation."""
-        placements, effects = [], []
+        placements, effects, lengths_s = [], [], []
         for held in sets:
             placement = self.on(job, held, view)
             running = view.as_tried(job, placement)
             placements.append(placement)
-            effects.append(alone(running) if self._links is None else self._links.effect(running, seconds))
-        longer_s = [seconds * effect.slowdown for effect in effects]
+            lengths_s.append(seconds * running.stretch)
+            effects.append(alone(running) if self._links is None else self._links.effect(running, lengths_s[-1]))
+        takes_s = [length_s * effect.slowdown for length_s, effect in zip(lengths_s, effects, strict=True)]
         options = []
-        for held, placement, effect, terms in zip(
-            sets, placements, effects, self._terms(at, sets, view.now_s, longer_s), strict=True
+        for held, placement, effect, length_s, ends_s, terms in zip(
+            sets, placements, effects, lengths_s, takes_s, self._terms(at, sets, view.now_s, takes_s), strict=True
         ):
-            own_s = (effect.slowdown - 1.0) * seconds
+            own_s = (effect.slowdown - 1.0) * length_s
             if self._tail is not None:
-                own_s = self._tail.counted_s(job.gpus, view.now_s - job.submit_s + seconds, own_s)
+                own_s = self._tail.counted_s(job.gpus, view.now_s - job.submit_s + length_s, own_s)
             own_gpu_s = own_s * job.gpus
+            types_gpu_s = 0.0
+            if self._types is not None and job.speeds:
+                types_gpu_s = self._types.more_gpu_s(job, held, length_s, seconds)
             machines_gpu_s, opened, longer, holes = terms
             price = Price(
-                held, own_gpu_s, effect.others_gpu_s, opened, longer, holes, effect.slowdown, effect.slowed
+                held,
+                own_gpu_s,
+                effect.others_gpu_s,
+                types_gpu_s,
+                opened,
+                longer,
+                holes,
+                effect.slowdown,
+                effect.slowed,
             )
-            options.append((Priced(placement, effect, own_gpu_s, machines_gpu_s), price))
+            priced = Priced(placement, effect, ends_s, own_gpu_s, machines_gpu_s, types_gpu_s)
+            options.append((priced, price))
         return options
 
     def on(self, job: Job, held: Held, view: Snapshot) -> Placement:

@@ -1,5 +1,6 @@
 """Explains placements by their price, term by term, and by what the next best machines would cost."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from operator import or_
@@ -19,6 +20,7 @@ SAME_GPU_S = 1e-6  # sums that differ by less are equal but for rounding
 TERMS: Mapping[str, str] = {
     "own": "its own communication",
     "others": "slowing other jobs",
+    "types": "GPUs of other types",
     "opened": "opening idle machines",
     "longer": "keeping machines in use longer",
     "holes": "GPUs left over that are hard to use",
@@ -31,6 +33,7 @@ class Price(NamedTuple):
     held: Held
     own: float = 0.0  # by which its communication makes it longer
     others: float = 0.0  # that running jobs need more
+    types: float = 0.0  # by which GPUs of the type that suits it best would cost less
     opened: float = 0.0  # of idle machines, as long as the job runs
     longer: float = 0.0  # by which machines are in use longer than without it
     holes: float = 0.0  # of GPUs left over, less those that were there before
@@ -40,12 +43,14 @@ class Price(NamedTuple):
     @property
     def terms(self) -> dict[str, float]:
         """All terms by name."""
-        return dict(zip(TERMS, (self.own, self.others, self.opened, self.longer, self.holes), strict=True))
+        return dict(
+            zip(TERMS, (self.own, self.others, self.types, self.opened, self.longer, self.holes), strict=True)
+        )
 
     @property
     def total(self) -> float:
         """All terms together."""
-        return self.own + self.others + self.opened + self.longer + self.holes
+        return self.own + self.others + self.types + self.opened + self.longer + self.holes
 
     @property
     def rounded(self) -> dict[str, int]:
@@ -134,6 +139,8 @@ class PriceRationale(NamedTuple):
         if name == "others":
             slowed = [f"{job_id} by {percent(times - 1.0, 1)}" for job_id, times in price.slowed if times > 1.0]
             return f"slows {', '.join(slowed)}" if slowed else "slows jobs that share its links"
+        if name == "types":
+            return f"has {self._types(price)}, and those of another type would suit it better"
         if name == "opened":
             return f"opens {counted(self._opened(price), 'idle machine')}"
         if name == "longer":
@@ -172,6 +179,13 @@ class PriceRationale(NamedTuple):
     def _where(self, price: Price) -> str:
         racks = self._racks(price)
         return f"{racks} racks" if racks > 1 else f"{counted(len(price.held), 'machine')} of one rack"
+
+    def _types(self, price: Price) -> str:
+        """Name the types of the GPUs of a set."""
+        found = Counter[str]()
+        for machine, gpus in price.held:
+            found[self.cluster.machines[machine].gpu_type] += gpus
+        return " and ".join(counted(gpus, f"{kind} GPU") for kind, gpus in sorted(found.items()))
 
     def _racks(self, price: Price) -> int:
         return len({self.cluster.rack_of[machine] for machine, _ in price.held})

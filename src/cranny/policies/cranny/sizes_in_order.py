@@ -2,13 +2,11 @@
 
 `has-resets` divides GPUs among all jobs, so that most of them train with fewer workers than they ask for, and
 iterations take longer than those of any policy that does not resize jobs. Here jobs get what they want in order of
-the queue, running ones by what they have left; a job for which too few GPUs are left waits. Two rules keep GPUs
-from idling, now and in the end:
+the queue, running ones by what they have left; a job for which too few GPUs are left waits, and running ones have
+them meanwhile, as far as they are worth having. So that GPUs do not idle in the end,
 
     critical  a job beside which all others could end before it does comes first: if it started later, it would be
               left alone in the end, with most GPUs idle
-    lend      GPUs that are too few for a waiting job are given to it with some of those that others have beyond
-              their least, as long as it gets no more from others than idle ones
 
 A running job is stopped or resized only if that is worth two of its restarts. No job is passed for ever: once its
 key in the queue has passed, critical jobs no longer come before it, and no other job starts after it.
@@ -17,10 +15,8 @@ key in the queue has passed, critical jobs no longer come before it, and no othe
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import NamedTuple
 
-from cranny.core.backfill import DEPTH
 from cranny.model.job import Job
 from cranny.policies._shared.heterogeneous.instance import min_gpus
 from cranny.policies.cranny.queue_key import queue_key
@@ -103,7 +99,7 @@ def _in_order(
 
 
 def _given(queue: Sequence[_Queued], gpus: int, up: int) -> dict[str, int]:
-    """Give jobs in order what they want of some GPUs; what then idles goes to one that waits, or else that runs.
+    """Give jobs in order what they want of some GPUs, and those that then have some what they leave.
 
     A job that may no longer be passed lets no other start after it, unless it needs more GPUs than are up.
     """
@@ -114,31 +110,11 @@ def _given(queue: Sequence[_Queued], gpus: int, up: int) -> dict[str, int]:
         sizes[each.job.id] = workers if workers >= each.least and (passable or each.held) else 0
         idle -= sizes[each.job.id]
         passable = passable and not (due and each.least <= up and not sizes[each.job.id])
-    if passable and idle and _lend([queued.each for queued in queue], sizes, idle):
-        return sizes
     for each, _ in queue:
         more = min(idle, each.most - sizes[each.job.id]) if sizes[each.job.id] else 0
         sizes[each.job.id] += max(0, more)
         idle -= max(0, more)
     return sizes
-
-
-def _lend(queue: Sequence[DividedJob], sizes: dict[str, int], idle: int) -> bool:
-    """Let the first job start that can with idle GPUs and at most as many of others; say whether there is one."""
-    lenders = [each for each in reversed(queue) if sizes[each.job.id] > each.least]
-    waiting = (each for each in queue if not sizes[each.job.id] and each.least <= 2 * idle)
-    for each in islice(waiting, DEPTH):
-        lacks, lent = each.least - idle, dict[str, int]()
-        for other in lenders:
-            spare = min(lacks, sizes[other.job.id] - other.least)
-            if spare and (not other.held or other.makes_way(each.left_s)):
-                lent[other.job.id] = spare
-                lacks -= spare
-        if not lacks:
-            sizes.update({job_id: sizes[job_id] - spare for job_id, spare in lent.items()})
-            sizes[each.job.id] = each.least
-            return True
-    return False
 
 
 def _undone(queue: Sequence[DividedJob], sizes: Mapping[str, int], gpus: int) -> dict[str, int]:

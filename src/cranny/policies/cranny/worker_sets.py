@@ -14,12 +14,11 @@ from cranny.core.accounting import Running
 from cranny.core.snapshot import ALL, Snapshot
 from cranny.core.traffic import communication
 from cranny.model.arrays import Flags, Floats, Ints
-from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.policies._shared.heterogeneous.estimates import JobEstimates
 from cranny.policies._shared.heterogeneous.instance import max_gpus, min_gpus
 from cranny.policies._shared.resize import all_jobs
-from cranny.policies.cranny.gpu_prices import GpuPrices
+from cranny.policies.cranny.gpu_prices import GpuPrices, MachineTypes
 from cranny.policies.cranny.restarts import ROUNDING
 
 EVERY = 8  # machines up to which each number is tried, and beyond it only twice as many each time
@@ -32,28 +31,6 @@ class WorkerSet(NamedTuple):
     cost: float  # in GPU-seconds, for each second that the job has left
 
 
-class _Machines(NamedTuple):
-    """Machines by the types of their GPUs."""
-
-    cluster: Cluster
-    gpus: Mapping[str, int]  # of each type
-    kind: Ints  # (machines,) the index of each machine's type
-    size: Ints  # (machines,) all of its GPUs
-
-    def __deepcopy__(self, memo: dict[int, object]) -> "_Machines":
-        """Return the same: it never changes."""
-        return self
-
-    @classmethod
-    def of(cls, cluster: Cluster) -> "_Machines":
-        """Return the machines of a cluster."""
-        types = list(cluster.machines_with)
-        kind = np.array([types.index(machine.gpu_type) for machine in cluster.machines])
-        size = np.array([machine.gpus for machine in cluster.machines])
-        gpus = {each: int(size[kind == number].sum()) for number, each in enumerate(types)}
-        return cls(cluster, gpus, kind, size)
-
-
 class JobsSeen:
     """What is learned of jobs that can be resized: how far they are, their speeds, and what GPUs are worth."""
 
@@ -61,13 +38,13 @@ class JobsSeen:
         self._estimates = JobEstimates()
         self._prices = GpuPrices()
         self._there: set[str] = set()  # jobs that prices were learned from, by their ids
-        self._machines: _Machines | None = None
+        self._machines: MachineTypes | None = None
 
     def follow(self, view: Snapshot) -> "WorkerSets":
         """Take over how far jobs are, and learn prices from new ones; return the sets that are tried now."""
         self._estimates.follow(view)
         if self._machines is None or self._machines.cluster is not view.cluster:
-            self._machines = _Machines.of(view.cluster)
+            self._machines = MachineTypes.of(view.cluster)
         gpus = self._machines.gpus
         jobs = list(all_jobs(view))
         for job in jobs:
@@ -81,7 +58,7 @@ class WorkerSets:
     """Finds sets of workers of the jobs in a view, each worth what it costs."""
 
     def __init__(
-        self, view: Snapshot, machines: _Machines, estimates: JobEstimates, prices: Mapping[str, float]
+        self, view: Snapshot, machines: MachineTypes, estimates: JobEstimates, prices: Mapping[str, float]
     ) -> None:
         self._view = view
         self._estimates = estimates
