@@ -238,3 +238,51 @@ def test_a_job_gets_no_fewer_workers_than_it_needs_although_fewer_would_cost_les
     assert sum(workers(ShortestFirst(10.0), waiting(mixed("A", "B"), job)).values()) >= 6
     result = simulate(mixed("A", "B"), [job], "cranny", "instant")
     assert result.summary["jobs_done"] == 1
+
+
+@pytest.mark.parametrize(
+    ("on_b", "restart_s", "stops"),
+    [
+        (0.2, 1.0, True),  # on slow GPUs it would take 1500 s
+        (0.2, 100.0, True),
+        (0.2, 700.0, False),  # longer restarts cost more than that
+        (0.9, 1.0, False),  # it would gain 33 s, and the other lose half of 300 s
+    ],
+)
+def test_a_long_job_gives_its_gpus_to_a_short_one_that_gains_more_by_them_than_it_loses(
+    on_b: float, restart_s: float, *, stops: bool
+) -> None:
+    long = replace(elastic("long", 1.0, 0.5, most_gpus=4), duration_s=1e5, restart_s=restart_s)
+    short = replace(elastic("short", 1.0, on_b, most_gpus=4), submit_s=100.0, restart_s=restart_s)
+    result = simulate(mixed("A", "B"), [long, short], "cranny", "instant")
+    found = {
+        job_id: (jct_s, restarts)
+        for job_id, jct_s, restarts in result.jobs.select("job_id", "jct_s", "restarts").rows()
+    }
+    if not stops:
+        assert found == {"long": (pytest.approx(1e5), 0), "short": (pytest.approx(300.0 / on_b), 0)}
+        return
+    # It goes on at half its speed, at once, and restarts again when it gets its GPUs back.
+    assert found["short"] == (pytest.approx(300.0), 0)
+    assert found["long"][0] == pytest.approx(1e5 + 150.0 + 1.5 * restart_s, abs=restart_s)
+
+
+def test_no_job_gives_its_gpus_to_one_that_comes_later_with_what_it_has_left() -> None:
+    running = replace(elastic("running", 1.0, 0.2, most_gpus=4), duration_s=400.0)
+    later = replace(elastic("later", 1.0, 0.2, most_gpus=4), duration_s=4000.0, submit_s=100.0)
+    result = simulate(mixed("A", "B"), [running, later], "cranny", "instant")
+    assert dict(result.jobs.select("job_id", "jct_s").rows())["running"] == pytest.approx(400.0)
+
+
+@settings(max_examples=examples(60))
+@given(st.lists(st.tuples(speeds, speeds, st.floats(10.0, 1e4), st.floats(0.0, 3000.0)), min_size=2, max_size=12))
+def test_jobs_that_give_way_to_each_other_all_end_and_no_instant_goes_on_for_ever(
+    drawn: list[tuple[float, float, float, float]],
+) -> None:
+    jobs = [
+        replace(elastic(f"job-{number}", on_a, on_b), duration_s=duration_s, submit_s=at_s)
+        for number, (on_a, on_b, duration_s, at_s) in enumerate(sorted(drawn, key=lambda each: each[3]))
+    ]
+    result = simulate(mixed("A", "B", "A"), jobs, "cranny", "instant")
+    assert result.summary["jobs_done"] == len(jobs)
+    assert result.summary["restarts"] <= 4 * len(jobs)

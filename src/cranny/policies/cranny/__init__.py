@@ -237,6 +237,7 @@ class Cranny:
             and (each.job.id == at.head or each.job.id not in at.promises)
             and self.rules.constraints_of(each.job.id) is None
             and each.job.resources is None
+            and each.job.speeds is None  # how long others run depends on the type that they get
         ]
         queue = [each for each in queue if view.eligible(each[0].job) == view.eligible(queue[0][0].job)]
         found = at.stops.make_way(queue, at.head, at.placing, view) if queue else None
@@ -261,8 +262,9 @@ class Cranny:
         if not stopped:
             return None
         if stopped[0].machine is not None and job.gpus <= at.largest:
-            note = f"in place of {stopped[0].running.job.id}, which goes on later"
-            placement = view.placement(job, (stopped[0].machine,) * job.gpus, note=note)
+            machine, note = stopped[0].machine, f"in place of {stopped[0].running.job.id}, which goes on later"
+            waiter = waiter.running_for(at.types.seconds_on(machine, job, seconds))
+            placement = view.placement(job, (machine,) * job.gpus, note=note)
         else:
             found = at.placed_without(stopped, job, seconds, view, wanted)
             if found is None:

@@ -65,8 +65,8 @@ class Followed:
         shared = (self.phased or LinkEffects(cluster, self.tail)) if policy.contention else None
         self._links = self.phased or shared  # which are followed
         options = {"rank_map": policy.rank_map, "racks": policy.racks}
-        self._types = GpuTypes(cluster) if policy.types else None
-        self.placing = Placing(self.gpus, shared, self.tail, phased=self.phased, types=self._types, **options)
+        self.types = GpuTypes(cluster, choosing=policy.types)
+        self.placing = Placing(self.gpus, self.types, shared, self.tail, phased=self.phased, **options)
         if not policy.machines:
             self.gpus.price[:] = 0.0
         self.better = BetterMachines(policy, self.gpus, self.placing, self.promises)
@@ -233,8 +233,7 @@ class Followed:
     def see(self, job: Job) -> None:
         """Learn from a job that was submitted."""
         self.tail.came(job)
-        if self._types is not None:
-            self._types.see(job)
+        self.types.see(job)
         if self.sizes.see(job.gpus) and self._policy.holes:
             self.gpus.waste[:] = self.sizes.waste()
 

@@ -56,13 +56,13 @@ class Placing:
     def __init__(
         self,
         gpus: FreeGpus,
+        types: GpuTypes,
         links: "LinkEffects | PhasedLinks | None",
         tail: Tail | None = None,
         *,
         rank_map: bool,
         racks: bool,
         phased: "PhasedLinks | None" = None,
-        types: GpuTypes | None = None,
     ) -> None:
         # Both compile, so they are imported only where they are used.
         from cranny.policies.cranny import candidate_sets_kernel, machine_kernel
@@ -100,18 +100,16 @@ class Placing:
             view = shown_to(job, view, Constraints(per_machine=each))
         at = self._gpus.seen_by(job, view, kept)
         spread = constraints is not None and constraints.spread > 1
-        types = self._types if self._types is not None and self._types.differ_for(job) else None
-        if job.gpus < len(at.waste) and not spread and types is None:
+        if job.gpus < len(at.waste) and not spread and not self._types.matter_to(job):
             found = self.on_one_machine(job, at, view, seconds)
             if found is not None:
                 return found
         if int(at.rack_free.sum()) < job.gpus:
             return None
         sets = dict.fromkeys(self._sets_for(job, at, view.now_s, seconds, constraints))
-        if types is not None:
-            for speed, machines in types.machines_for(job):
-                of_type = self._gpus.only(at, machines)
-                sets |= dict.fromkeys(self._sets_of_type(job, of_type, view.now_s, seconds / speed, constraints))
+        for speed, machines in self._types.machines_for(job):
+            of_type = self._gpus.only(at, machines)
+            sets |= dict.fromkeys(self._sets_for(job, of_type, view.now_s, seconds / speed, constraints))
         if each is not None:
             sets = dict.fromkeys(_even(held, each, job.gpus) for held in sets)
         if not sets:
@@ -180,27 +178,22 @@ class Placing:
             return self._phased.alone(job, Placement(mapped, server=_server(job, mapped)))
         return isolated(job, communication(self._gpus.cluster, job, mapped, _server(job, mapped)))
 
-    def _sets_of_type(
+    def _sets_for(
         self, job: Job, at: "ClusterArrays", now_s: float, seconds: float, constraints: Constraints | None
     ) -> Iterator[Held]:
-        """Yield the cheapest machine that holds a job, or else sets of machines, of those with one type of GPU."""
+        """Yield sets of machines that hold a job within its constraints; one machine alone if that does."""
         if int(at.rack_free.sum()) < job.gpus:
             return
-        if job.gpus < len(at.waste) and (constraints is None or constraints.spread <= 1):
+        if constraints is not None and constraints.spread > 1:
+            yield from self._spread_sets(job.gpus, at, now_s, seconds, constraints)
+            return
+        if job.gpus < len(at.waste) and self._types.matter_to(job):  # else it was looked for already
             best = self._kernel.cheapest_machines(at, job.gpus, now_s, seconds)[0]
             if best != self._kernel.NONE:
                 yield ((int(best), job.gpus),)
                 return
-        yield from self._sets_for(job, at, now_s, seconds, constraints)
-
-    def _sets_for(
-        self, job: Job, at: "ClusterArrays", now_s: float, seconds: float, constraints: Constraints | None
-    ) -> Iterator[Held]:
-        """Yield sets of machines that hold a job within its constraints."""
-        if constraints is not None and constraints.spread > 1:
-            return self._spread_sets(job.gpus, at, now_s, seconds, constraints)
         same_rack = None if constraints is None else constraints.same_rack
-        return self._sets(job.gpus, at, now_s, seconds, same_rack)
+        yield from self._sets(job.gpus, at, now_s, seconds, same_rack)
 
     def _sets(
         self, gpus: int, at: "ClusterArrays", now_s: float, seconds: float, same_rack: SameRack | None
@@ -258,9 +251,7 @@ class Placing:
             if self._tail is not None:
                 own_s = self._tail.counted_s(job.gpus, view.now_s - job.submit_s + length_s, own_s)
             own_gpu_s = own_s * job.gpus
-            types_gpu_s = 0.0
-            if self._types is not None and job.speeds:
-                types_gpu_s = self._types.more_gpu_s(job, held, length_s, seconds)
+            types_gpu_s = self._types.more_gpu_s(job, held, length_s, seconds)
             machines_gpu_s, opened, longer, holes = terms
             price = Price(
                 held,

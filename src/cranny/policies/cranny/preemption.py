@@ -57,6 +57,14 @@ class Expected(NamedTuple):
         """Its completion time, as expected."""
         return self.end_s - self.running.submitted.submit_s
 
+    def slower_s(self, now_s: float) -> float:
+        """Return how much longer what is left of it takes on the slowest GPUs that it may go on on."""
+        running = self.running
+        speeds = running.submitted.speeds
+        if not speeds:
+            return 0.0
+        return max(0.0, self.end_s - now_s) * (1.0 / (min(speeds.values()) * running.stretch) - 1.0)
+
     def slowdowns(self, seconds: float) -> float:
         """Return by how much its slowdown grows if it takes so many seconds longer."""
         return seconds / max(self.length_s, SHORTEST_S)
@@ -152,7 +160,8 @@ class Stopping(NamedTuple):
         lost_s = self.lost_s.get(each.running.job.id, 0.0)
         run_s = each.length_s * each.slowdown
         outside_s = min(MOST_LOST * run_s - lost_s, self.tail.begins_s(each.running.job.gpus) - each.jct_s)
-        return min(max(run_s - lost_s, outside_s), self.next_promise_s(each.end_s) - each.end_s)
+        end_s = each.end_s + each.slower_s(self.now_s)
+        return min(max(run_s - lost_s, outside_s), self.next_promise_s(each.end_s) - end_s)
 
     def next_promise_s(self, end_s: float) -> float:
         """Return the first start that was promised at a time or later; inf if there is none."""

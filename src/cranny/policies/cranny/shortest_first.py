@@ -8,13 +8,19 @@ better are left to it from the start: both then need fewer GPU-seconds. And wher
 come, it is played out what becomes of those that are there (`sizes_lookahead`).
 
 A running job is stopped for the first of the queue only if it comes later with what it has left, and if that is
-more than the other needs by far. So no job is passed for ever, as in the queue.
+more than the other needs by far; or, where restarts are short, if the first can start, but gains more on its GPUs
+than it loses: a short job need not run on slow ones since a long one has all others. So no job is passed for ever,
+as in the queue.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
+import numpy as np
+
+from cranny.core.accounting import Running
 from cranny.core.snapshot import Snapshot, Waiting
+from cranny.model.arrays import Ints
 from cranny.model.job import Job
 from cranny.model.plan import Action, Move, Plan, Start, Stop
 from cranny.policies._shared.heterogeneous.instance import min_gpus, placed
@@ -52,29 +58,63 @@ class ShortestFirst:
     def _first(
         self, queue: Sequence[Waiting], view: Snapshot, sets: WorkerSets, *, sharing: bool
     ) -> Action | None:
-        """Start the first job of the queue, or stop the one that has most left so that it can start."""
-        waiting, *others = queue[:2]
-        job = waiting.job
-        chosen = sets.worth_having if sharing else sets.all_usable
-        workers = chosen(job, view.free)
-        if workers.sum() >= min_gpus(job):
-            note = f"the first of the queue has all that {'are worth what they cost' if sharing else 'it can use'}"
-            if sharing and others:
-                suited = sets.left_to(others[0].job, job, workers)
-                if suited is not None:
-                    workers, note = suited, f"other GPUs suit job {others[0].job.id!r} better"
-            return Start(job, placed(view, job, workers, note), waiting.attained_gpu_s)
-        needs_s = sets.seconds(job, chosen(job, sets.up))
-        key = self._key(job, sets)
+        """Start the first job of the queue, or stop one for it."""
+        job = queue[0].job
+        if not sets.has_room(job, view.free):
+            return self._make_room(job, view, sets, sharing=sharing)
+        if not sharing:
+            workers, note = sets.all_usable(job, view.free), "the first of the queue has all that it can use"
+            return Start(job, placed(view, job, workers, note), queue[0].attained_gpu_s)
+        following = queue[1].job if len(queue) > 1 else None
+        workers = sets.worth_having_beside(job, following, view.free)
+        stopped = self._gains_by_stop(job, workers, following, view, sets)
+        if stopped is not None:
+            return Stop(stopped, f"job {job.id!r} gains more on its GPUs than it loses")
+        note = "the first of the queue has all that are worth what they cost"
+        if following is not None and workers.sum() < sets.worth_having(job, view.free).sum():
+            note = f"other GPUs suit job {following.id!r} better"
+        return Start(job, placed(view, job, workers, note), queue[0].attained_gpu_s)
+
+    def _make_room(self, job: Job, view: Snapshot, sets: WorkerSets, *, sharing: bool) -> Stop | None:
+        """Stop the job that has most left, if that is more than the first of the queue needs by far."""
+        needs_s = sets.seconds(job, (sets.worth_having if sharing else sets.all_usable)(job, sets.up))
         longest, most_s = None, 0.0
-        for each in view.running.values():
-            held = sets.held(each)
+        for each, held in self._later(job, view, sets):
             left_s = sets.seconds(each.submitted, held)
-            pays = left_s > max(most_s, needs_s + RESTARTS * each.submitted.restart_s)
-            later = self._key(each.submitted, sets) > key
-            if pays and later and goes_on(each, view) and sets.usable(job, held).any():
+            if left_s > max(most_s, needs_s + RESTARTS * each.submitted.restart_s):
                 longest, most_s = each.submitted.id, left_s
         return None if longest is None else Stop(longest, f"makes way for job {job.id!r}")
+
+    def _gains_by_stop(
+        self, job: Job, workers: Ints, following: Job | None, view: Snapshot, sets: WorkerSets
+    ) -> str | None:
+        """Return the running job of whose stop one that can start gains most, beyond what that one loses.
+
+        It restarts, at once on what is left if that is enough, and once more when it gets its GPUs back.
+        """
+        starts_s = sets.seconds(job, workers)
+        best, most_s = None, 0.0
+        for each, held in self._later(job, view, sets):
+            other = each.submitted
+            is_next = following is None or self._key(other, sets) < self._key(following, sets)
+            there = np.minimum(view.free + held, sets.up)
+            better = sets.worth_having_beside(job, other if is_next else following, there)
+            takes_s = sets.seconds(job, better)
+            rest = sets.worth_having(other, there - better)
+            runs_on = rest.sum() >= min_gpus(other)
+            slower = sets.stretch(other, held) / sets.stretch(other, rest) if runs_on else 0.0
+            lost_s = RESTARTS * other.restart_s + takes_s * max(0.0, 1.0 - slower)
+            if starts_s - takes_s - lost_s > most_s:
+                best, most_s = other.id, starts_s - takes_s - lost_s
+        return best
+
+    def _later(self, job: Job, view: Snapshot, sets: WorkerSets) -> Iterator[tuple[Running, Ints]]:
+        """Yield the running jobs that come later with what they have left, and their GPUs, which a job can use."""
+        key = self._key(job, sets)
+        for each in view.running.values():
+            held = sets.held(each)
+            if self._key(each.submitted, sets) > key and goes_on(each, view) and sets.usable(job, held).any():
+                yield each, held
 
     def _key(self, job: Job, sets: WorkerSets) -> float:
         return queue_key(job, sets.left_s(job), self._patience)

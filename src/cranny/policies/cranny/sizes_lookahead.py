@@ -190,7 +190,7 @@ class SizesLookahead:
         while True:
             while waiting and sets.has_room(waiting[0], free):
                 job = waiting.popleft()
-                workers = self._worth_having(job, waiting[0] if waiting else None, free)
+                workers = sets.worth_having_beside(job, waiting[0] if waiting else None, free)
                 running[job.id] = Run(job, workers, length_s[job.id])
                 free = free - workers
             if not waiting:
@@ -218,12 +218,6 @@ class SizesLookahead:
             done_s = (step_s - restarts_s) / self._sets.stretch(run.job, run.workers)
             running[job_id] = Run(run.job, run.workers, run.left_s - done_s, run.restart_s - restarts_s, ran=True)
         return ended
-
-    def _worth_having(self, job: Job, following: Job | None, free: Ints) -> Ints:
-        """Return the workers that `shortest_first` gives to the first of the queue."""
-        workers = self._sets.worth_having(job, free)
-        suited = None if following is None else self._sets.left_to(following, job, workers)
-        return workers if suited is None else suited
 
     def _grow(self, running: dict[str, Run], free: Ints) -> Ints:
         """Let running jobs grow as `shortest_first` does; return the GPUs that are left free."""

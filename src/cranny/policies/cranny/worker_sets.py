@@ -137,11 +137,13 @@ class WorkerSets:
             found = self._worth_having[key] = self.all_usable(job, free) if found is None else found
         return found
 
-    def left_to(self, other: Job, job: Job, workers: Ints) -> Ints | None:
-        """Return the best workers of a job without those that suit another better; None if it keeps all."""
-        suits = self._suits(job, other)
-        found = self.worth_having(job, np.where(suits, workers, 0))
-        return found if min_gpus(job) <= found.sum() < workers.sum() else None
+    def worth_having_beside(self, job: Job, following: Job | None, free: Ints) -> Ints:
+        """Return the workers that cost a job least in all, without those that suit the next job better."""
+        workers = self.worth_having(job, free)
+        if following is None:
+            return workers
+        left = self.worth_having(job, np.where(self._suits(job, following), workers, 0))
+        return left if min_gpus(job) <= left.sum() < workers.sum() else workers
 
     def sets(self, job: Job, free: Ints) -> Iterator[WorkerSet]:
         """Yield the sets of free GPUs that are tried: of more and more machines, fast or cheap ones first."""
