@@ -236,7 +236,7 @@ class Fake:
         }
 
     def price(self, machines: list[str]) -> dict[str, Any]:
-        terms = {"own": 310.4, "others": 45.0, "opened": 120.0, "longer": 0.0, "holes": -5.4}
+        terms = {"own": 310.4, "others": 45.0, "types": 60.0, "opened": 120.0, "longer": 0.0, "holes": -5.4}
         chosen = {"terms_gpu_s": terms, "why": {"own": "crosses 2 racks"}, "gpus_on": dict.fromkeys(machines, 1)}
         after = {**chosen, "terms_gpu_s": {**terms, "opened": 240.0}, "more_gpu_s": 120.0, "decided_by": "opened"}
         return {**chosen, "next_best": [after]}

@@ -307,8 +307,9 @@ def test_a_placed_job_shows_its_price_beside_that_of_the_next_best_machines(open
     shown = [row.split("\t") for row in page.locator(".price tbody tr").all_inner_texts()]
     numbers = {cells[0].split("\n")[0]: cells[1:] for cells in shown}
     assert numbers["Its own communication"] == ["310", "310"]
+    assert numbers["GPUs of other types"] == ["60", "60"]
     assert "Machines in use longer" not in numbers  # which costs nothing anywhere
-    assert numbers["Total"] == ["470", "590"]  # the sums of what is printed
+    assert numbers["Total"] == ["530", "650"]  # the sums of what is printed
     visit.sees(".price", "crosses 2 racks")
 
 

@@ -77,7 +77,8 @@ class ShortestFirst:
 
     def _make_room(self, job: Job, view: Snapshot, sets: WorkerSets, *, sharing: bool) -> Stop | None:
         """Stop the job that has most left, if that is more than the first of the queue needs by far."""
-        needs_s = sets.seconds(job, (sets.worth_having if sharing else sets.all_usable)(job, sets.up))
+        workers = sets.worth_having(job, sets.up) if sharing else sets.all_usable(job, sets.up)
+        needs_s = sets.seconds(job, workers)
         longest, most_s = None, 0.0
         for each, held in self._later(job, view, sets):
             left_s = sets.seconds(each.submitted, held)

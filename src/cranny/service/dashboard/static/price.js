@@ -8,8 +8,8 @@ import { few, number } from "./words.js";
 const PLACED = "when it was placed: "; // how lines begin that are of that moment
 const LINES = /^(price|next best|after that): |^[+-][\d,]+ GPU-s: /; // which the table says
 const TERMS = {
-  own: "Its own communication", others: "Slowing other jobs", opened: "Opening idle machines",
-  longer: "Machines in use longer", holes: "GPUs left hard to use",
+  own: "Its own communication", others: "Slowing other jobs", types: "GPUs of other types",
+  opened: "Opening idle machines", longer: "Machines in use longer", holes: "GPUs left hard to use",
 };
 const COLUMNS = ["Here", "Next best", "After that"];
 
