@@ -24,7 +24,6 @@ from cranny.policies.cranny.better_machines import BetterMachines
 from cranny.policies.cranny.constrained_starts import FirstStart, first_start
 from cranny.policies.cranny.durations import DurationEstimates, worked_s
 from cranny.policies.cranny.free_gpus import FreeGpus
-from cranny.policies.cranny.gpu_types import GpuTypes
 from cranny.policies.cranny.link_effects import Effect, LinkEffects
 from cranny.policies.cranny.lookahead import Lookahead
 from cranny.policies.cranny.placing import Placing
@@ -34,6 +33,7 @@ from cranny.policies.cranny.queue_key import queue_key
 from cranny.policies.cranny.sizes import SizesSeen
 from cranny.policies.cranny.stops import Stops
 from cranny.policies.cranny.tail import Tail, late_first
+from cranny.policies.cranny.type_costs import TypeCosts
 from cranny.policies.cranny.wait_explanation import WaitMemory
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Followed:
         shared = (self.phased or LinkEffects(cluster, self.tail)) if policy.contention else None
         self._links = self.phased or shared  # which are followed
         options = {"rank_map": policy.rank_map, "racks": policy.racks}
-        self.types = GpuTypes(cluster, choosing=policy.types)
+        self.types = TypeCosts(cluster, choosing=policy.types)
         self.placing = Placing(self.gpus, self.types, shared, self.tail, phased=self.phased, **options)
         if not policy.machines:
             self.gpus.price[:] = 0.0

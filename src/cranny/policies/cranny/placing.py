@@ -20,10 +20,10 @@ from cranny.model.plan import Plan, Start
 from cranny.policies._shared.candidates import vary_plan
 from cranny.policies._shared.rank_map_in_racks import mapped_in_racks
 from cranny.policies.cranny.free_gpus import FreeGpus, Room
-from cranny.policies.cranny.gpu_types import GpuTypes
 from cranny.policies.cranny.link_effects import Effect, LinkEffects, alone
 from cranny.policies.cranny.price_explanation import Held, MachineRationale, Price, PriceRationale
 from cranny.policies.cranny.tail import Tail
+from cranny.policies.cranny.type_costs import TypeCosts
 
 if TYPE_CHECKING:
     from cranny.policies.cranny.machine_kernel import ClusterArrays, MachineSet
@@ -56,7 +56,7 @@ class Placing:
     def __init__(
         self,
         gpus: FreeGpus,
-        types: GpuTypes,
+        types: TypeCosts,
         links: "LinkEffects | PhasedLinks | None",
         tail: Tail | None = None,
         *,

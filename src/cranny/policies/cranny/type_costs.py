@@ -1,8 +1,8 @@
-"""The type of GPU that suits a job best which keeps the number of workers that it asks for.
+"""What GPUs of each type cost a job that keeps the number of workers that it asks for.
 
-On GPUs of a type a job costs, for as long as it takes there, the GPUs that it holds, each at the price of its type
-(`gpu_prices`), and the GPUs that it asks for, since it is not done: as in `worker_sets`. So a job takes fast GPUs
-as long as others do not gain more by them.
+That is, for as long as it takes there, the GPUs that it holds, each at the price of its type (`gpu_prices`), and
+the GPUs that it asks for, since it is not done: as in `worker_sets`. So a job takes fast GPUs as long as others do
+not gain more by them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from cranny.policies.cranny.gpu_prices import GpuPrices, MachineTypes
 from cranny.policies.cranny.price_explanation import Held
 
 
-class GpuTypes:
+class TypeCosts:
     """Machines by the types of their GPUs, and what these cost a job; without `choosing` all cost the same."""
 
     def __init__(self, cluster: Cluster, *, choosing: bool = True) -> None:
@@ -33,6 +33,8 @@ class GpuTypes:
 
     def matter_to(self, job: Job) -> bool:
         """Say whether the type of its GPUs may make a job faster or slower, or leave others better ones."""
+        if job.speeds is None:
+            return False
         speeds = self._speeds(job)
         return len(speeds) > 1 or any(speed != 1.0 for speed in speeds.values())
 
@@ -62,10 +64,8 @@ class GpuTypes:
 
     def _speeds(self, job: Job) -> Mapping[str, float]:
         """Return the speed of each type of GPU there that a job can use."""
-        if job.speeds is None:
-            return {}
         return {
             kind: speed
-            for kind, speed in job.speeds.items()
+            for kind, speed in (job.speeds or {}).items()
             if kind in self._machines.gpus and job.gpu_type in (None, kind)
         }
