@@ -16,7 +16,7 @@ from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.model.event import MachineDrained, MachineFailed, MachineRepaired, Submitted
 from cranny.model.job import Job
-from cranny.model.plan import Start
+from cranny.model.plan import Start, Stop
 from cranny.policies.cranny import Cranny
 from cranny.policies.cranny.gpu_prices import GpuPrices
 from cranny.policies.cranny.shortest_first import ShortestFirst
@@ -286,3 +286,34 @@ def test_jobs_that_give_way_to_each_other_all_end_and_no_instant_goes_on_for_eve
     result = simulate(mixed("A", "B", "A"), jobs, "cranny", "instant")
     assert result.summary["jobs_done"] == len(jobs)
     assert result.summary["restarts"] <= 4 * len(jobs)
+
+
+class ByPriority(Cranny):
+    """The policy with the queue of a service: by priority first."""
+
+    def key(self, waiting: Waiting) -> tuple[float, float]:  # type: ignore[override]
+        return -waiting.job.priority, super().key(waiting)
+
+
+@pytest.mark.parametrize(("priority", "stopped"), [(0.0, True), (5.0, False)])
+def test_no_job_of_higher_priority_gives_its_gpus_to_another(priority: float, *, stopped: bool) -> None:
+    """It would come first again, and take them back."""
+    engine = Engine(ClusterState(mixed("A", "B")), ByPriority())
+    long = replace(elastic("long", 1.0, 0.5, most_gpus=4), duration_s=1e5, restart_s=100.0, priority=priority)
+    engine.handle(Submitted(long), 0.0)
+    short = replace(elastic("short", 1.0, 0.2, most_gpus=4), submit_s=1000.0)
+    done = engine.handle(Submitted(short), 1000.0)
+    assert any(isinstance(each, Stop) for each in done) == stopped
+    assert set(engine.state.running) == {"long", "short"}
+
+
+def test_jobs_that_are_about_as_long_do_not_stop_each_other_in_turn() -> None:
+    """One of 36 long jobs makes way for a short one; each of the others is seconds longer than the one before."""
+    engine = Engine(ClusterState(mixed(*"AB" * 20)), Cranny(lookahead=False))
+    for number in range(36):
+        long = replace(elastic(f"long-{number}", 2.0, 1.0, most_gpus=4), duration_s=1e5 + number)
+        engine.handle(Submitted(long), float(number))
+    engine.tick(5000.0)
+    short = replace(elastic("short", 2.0, 1.0, most_gpus=4), submit_s=6000.0)
+    done = engine.handle(Submitted(short), 6000.0)
+    assert sum(isinstance(each, Stop) for each in done) == 1

@@ -11,8 +11,11 @@ from tests.examples import examples
 from tests.policies.cranny.test_promises_hold import machines
 from tests.policies.cranny.test_stops import Recorded
 
+from cranny.core.constraints import Constraints
 from cranny.core.engine import Engine
+from cranny.core.protocol import JobRules
 from cranny.core.state import ClusterState
+from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.model.event import Submitted
 from cranny.model.job import Job
 from cranny.policies.cranny import Cranny
@@ -80,11 +83,90 @@ def test_explanations_say_what_other_types_cost_more() -> None:
         dict[str, Any](placement.rationale.facts(placement))["price"],
     )
     assert price["terms_gpu_s"]["types"] == 0.0
-    # As long as nothing is known of others: (4 + 4) GPUs for 600 s in place of 200.
+    # A GPU of type A is worth three times as much to it: (4 + 2) x 600 GPU-seconds in place of (4 + 6) x 200.
     (other,) = [each for each in price["next_best"] if each["gpus_on"] == {"B-1": 4}]
-    assert other["terms_gpu_s"]["types"] == pytest.approx(8 * 400.0)
+    assert other["terms_gpu_s"]["types"] == pytest.approx(1600.0)
     assert other["why"]["types"] == "has 4 B GPUs, and those of another type would suit it better"
-    assert "GPUs of other types decides (+3,200 against +0)" in text
+    assert "GPUs of other types decides (+1,600 against +0)" in text
+
+
+def test_all_machines_of_a_type_are_compared_and_seconds_are_those_on_gpus_of_speed_1() -> None:
+    engine = engine_of("AA")
+    engine.handle(Submitted(job("a", 3.0, 1.0)), 0.0)
+    placement = engine.state.running["a"].placement
+    assert placement.rationale is not None
+    text = placement.rationale.text(placement)
+    assert "if it takes 600 s on one machine with GPUs of speed 1" in text
+    assert "next best: A-1: 800 GPU-s, the same" in text
+
+
+@pytest.mark.parametrize(("speed", "duration_s"), [(None, 300.0), ({"B": 4.0}, 1200.0)])
+def test_a_job_starts_before_a_promised_one_if_it_ends_in_time_on_its_gpus(
+    speed: dict[str, float] | None, duration_s: float
+) -> None:
+    engine = engine_of("B")
+    engine.handle(Submitted(Job("first", 3, duration_s=900.0)), 0.0)
+    engine.handle(Submitted(Job("all", 4, duration_s=9000.0)), 1.0)
+    engine.handle(Submitted(Job("short", 1, duration_s=duration_s, speeds=speed)), 2.0)
+    assert set(engine.state.running) == {"first", "short"}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"speeds": {"B": 1.0}},
+        {"speeds": {"B": 1.0, "Z": 0.05}},
+        {"speeds": {"A": 0.05, "B": 1.0}, "gpu_type": "B"},
+    ],
+)
+def test_a_stopped_job_may_go_on_only_on_types_that_are_there_and_that_it_asks_for(given: dict[str, Any]) -> None:
+    engine = engine_of("BB")
+    engine.handle(Submitted(Job("long", 4, duration_s=5000.0, restart_s=1.0, **given)), 0.0)
+    engine.handle(Submitted(Job("other", 4, duration_s=9000.0, restart_s=1.0)), 1.0)
+    engine.handle(Submitted(Job("all", 8, duration_s=90_000.0, submit_s=2.0)), 2.0)
+    engine.handle(Submitted(Job("short", 4, duration_s=20.0, submit_s=1000.0)), 1000.0)
+    assert set(engine.state.running) == {"other", "short"}
+
+
+def test_a_job_does_not_wait_for_slower_gpus() -> None:
+    """On links of 10 Gbps it takes twenty times as long on two machines of type A, and so it would on one of B."""
+    kinds = tuple(Machine(f"{kind}-{number}", 4, kind) for number, kind in enumerate("AAB"))
+    engine = Engine(ClusterState(Cluster.of(Switch("core", kinds, (10.0,) * 3))), Cranny())
+    for name, gpus, kind, duration_s in (("x", 2, "A", 1e5), ("y", 3, "A", 1e5), ("z", 4, "B", 20_000.0)):
+        engine.handle(Submitted(Job(name, gpus, duration_s=duration_s, gpu_type=kind)), 0.0)
+    wide = Job("wide", 3, duration_s=3000.0, speeds={"A": 10.0, "B": 1.0})
+    engine.handle(Submitted(wide), 1.0)
+    assert set(engine.state.running["wide"].held) == {0, 1}
+
+
+@pytest.mark.parametrize("same_rack", [None, "preferred", "required"])
+def test_types_do_not_spread_a_job_over_racks_that_prefers_one(same_rack: Any) -> None:
+    racks = [
+        Switch(f"r{rack}", tuple(Machine(f"r{rack}{kind}", 4, kind) for kind in "AB"), (1e6, 1e6))
+        for rack in (0, 1)
+    ]
+    cluster = Cluster.of(Switch("core", tuple(racks), (1e6, 1e6)))
+    wanted = None if same_rack is None else Constraints(same_rack=same_rack)
+    rules = JobRules(constraints_of=lambda _: wanted, may_stop=lambda _: True)
+    engine = Engine(ClusterState(cluster), Cranny().with_rules(rules))
+    engine.handle(Submitted(job("wide", 10.0, 1.0, gpus=8)), 0.0)
+    used = {cluster.rack_of[machine] for machine in engine.state.running["wide"].held}
+    assert len(used) == (2 if same_rack is None else 1)
+
+
+def test_prices_are_learned_from_jobs_that_come_at_once_and_a_copy_knows_them() -> None:
+    engine, policy = engine_of("AAB"), Cranny()
+    engine.policy = policy
+    engine.handle_all([Submitted(job(f"seen-{number}", 4.0, 1.0, gpus=1)) for number in range(4)], 0.0)
+    (known,) = {tuple(each.gpu_prices.each({"A": 8, "B": 4}).items()) for each in (policy, policy.going_on())}
+    assert dict(known) == pytest.approx({"A": 4.0 / 3.0, "B": 1.0 / 3.0})
+
+
+def test_types_that_a_job_does_not_ask_for_are_worth_nothing_to_it() -> None:
+    engine = engine_of("AB")
+    engine.handle(Submitted(job("b", 9.0, 1.0, gpu_type="B")), 0.0)
+    assert engine.policy.gpu_prices.each({"A": 4, "B": 4}) == {"A": 0.0, "B": 2.0}  # type: ignore[attr-defined]
 
 
 speeds = st.sampled_from([0.2, 0.5, 1.0, 1.5, 2.0, 4.0])
@@ -154,9 +236,10 @@ def test_no_job_starts_later_than_promised(seed: int) -> None:
 
 
 def test_jobs_that_keep_their_size_complete_sooner_than_on_any_type() -> None:
+    """Idle machines cost nothing here, or a job would take the one that it needs for a shorter time anyway."""
     jobs = [job(f"job-{number}", 1.0, 3.0, submit_s=300.0 * number) for number in range(20)]
     jct_s = [
-        simulate(machines("A", "B"), jobs, Cranny(types=types), "instant").summary["mean_jct_s"]
+        simulate(machines("A", "B"), jobs, Cranny(types=types, machines=False), "instant").summary["mean_jct_s"]
         for types in (True, False)
     ]
     assert jct_s[0] < 0.6 * jct_s[1]

@@ -50,6 +50,7 @@ from cranny.policies._shared.resize import all_jobs, elastic
 from cranny.policies.cranny import logged_promises
 from cranny.policies.cranny.dividing import GpuDivision
 from cranny.policies.cranny.durations import DurationEstimates
+from cranny.policies.cranny.gpu_prices import GpuPrices
 from cranny.policies.cranny.moves import actions
 from cranny.policies.cranny.policy_moves import EVERY_S, PolicyMoves
 from cranny.policies.cranny.queue_key import queue_key
@@ -112,6 +113,7 @@ class Cranny:
         self.rules = UNRESTRICTED
         self._durations: DurationEstimates | None = None  # once a job does not say how long it runs
         self.completion_times = CompletionTimes()
+        self.gpu_prices = GpuPrices()
         self._at: Followed | None = None  # what is known of the cluster, from the first view on
         self._decided = False  # anything, since it follows the cluster
         self._memory: WaitMemory | None = None  # of waiting jobs, from the policy that this is a copy of
@@ -374,6 +376,7 @@ class Cranny:
         # What is set is of its own kind.
         copied._durations = deepcopy(self._durations, memo)  # noqa: SLF001
         copied.completion_times = deepcopy(self.completion_times, memo)
+        copied.gpu_prices = deepcopy(self.gpu_prices, memo)
         copied._division = deepcopy(self._division, memo)  # noqa: SLF001
         copied.own_moves = deepcopy(self.own_moves, memo)
         copied._memory = self._known  # noqa: SLF001
@@ -386,7 +389,8 @@ class Cranny:
         promised = at.promises.is_due(job.id, now_s)
         seconds = self.left_s(waiting)
         found = None
-        if promised or at.promises.allow(job.id, job.gpus, now_s, now_s + seconds, eligible):
+        soonest_s = now_s + at.types.least_s(job, seconds)
+        if promised or at.promises.allow(job.id, job.gpus, now_s, soonest_s, eligible):
             wanted = self.rules.constraints_of(job.id)
             found = at.placed(job, view, seconds, wanted)
             if found is None:
@@ -395,12 +399,7 @@ class Cranny:
                 at.promise_start(job, view)
             elif len(found.placement.machines) < job.gpus:
                 return found
-            elif (
-                self.wait
-                and found.effect.slowdown > 1.0
-                and (wanted is None or wanted.spread == 1)
-                and at.waits(job, view, seconds, found.effect)
-            ):
+            elif at.waits(job, view, seconds, found):
                 return None
         if found is not None:
             end_s = now_s + found.takes_s

@@ -7,20 +7,22 @@ much again.
 """
 
 import math
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cranny.core.constraints import Constraints
 from cranny.core.machine_set import members
 from cranny.core.snapshot import Snapshot
 from cranny.model.arrays import Floats, Ints
 from cranny.model.job import Job
 from cranny.policies.cranny.free_gpus import FreeGpus
-from cranny.policies.cranny.link_effects import Effect
 from cranny.policies.cranny.machine_kernel import first_rack_ready, first_ready
-from cranny.policies.cranny.placing import Placing
+from cranny.policies.cranny.placing import Placing, Priced
 from cranny.policies.cranny.promised_starts import PromisedStart, PromisedStarts
+from cranny.policies.cranny.type_costs import TypeCosts
 
 if TYPE_CHECKING:
     from cranny.policies.cranny import Cranny
@@ -29,26 +31,34 @@ if TYPE_CHECKING:
 class BetterMachines:
     """Keeps machines for jobs that wait for them."""
 
-    def __init__(self, policy: "Cranny", gpus: FreeGpus, placing: Placing, promises: PromisedStarts) -> None:
+    def __init__(
+        self, policy: "Cranny", gpus: FreeGpus, types: TypeCosts, placing: Placing, promises: PromisedStarts
+    ) -> None:
         self._policy = policy
         self._gpus = gpus
+        self._types = types
         self._placing = placing
         self._promises = promises
         # By the ids of waiting jobs.
         self.since_s: dict[str, float] = {}  # since when they could have started
         self.due_s: dict[str, float] = {}  # until when those wait at most for which machines are kept
 
-    def wait(self, job: Job, view: Snapshot, seconds: float, effect: Effect) -> bool:
+    def wait(self, job: Job, view: Snapshot, seconds: float, now: Priced) -> bool:
         """Keep machines for a job that can start now, if it should wait for them; say whether it does.
 
-        `seconds` is what it would take on one machine, and `effect` says how much longer it takes now.
+        `seconds` is what it would take on one machine with GPUs of speed 1, and `now` where it would start now.
         """
-        saved_s = (effect.slowdown - self._placing.slowdown_alone(job)) * seconds
-        saved_s += effect.others_gpu_s / job.gpus
+        constraints = self._policy.rules.constraints_of(job.id)
+        spread = constraints is not None and constraints.spread > 1
+        if not self._policy.wait or now.effect.slowdown <= 1.0 or spread:
+            return False
+        saved_s = (now.effect.slowdown - self._placing.slowdown_alone(job)) * now.length_s
+        saved_s += now.effect.others_gpu_s / job.gpus
         due_s = self.since_s.setdefault(job.id, view.now_s) + saved_s
         if due_s <= view.now_s:
             return False
-        release_s = self._releases(job, view)
+        slower = self._types.slower_machines(job, seconds, now.length_s)
+        release_s = self._releases(job, view, constraints, slower)
         if job.gpus <= int(self._gpus.size.max()):
             machines, ready_s = self._first_machine(job, release_s)
         else:
@@ -56,7 +66,6 @@ class BetterMachines:
         # If they are free now, the job goes elsewhere for other reasons.
         if not view.now_s < ready_s < due_s:
             return False
-        constraints = self._policy.rules.constraints_of(job.id)
         constrained = constraints is not None and constraints.required
         self._promises.make(
             PromisedStart(
@@ -88,10 +97,11 @@ class BetterMachines:
         )
         return tuple(machines[:used].tolist()), ready_s
 
-    def _releases(self, job: Job, view: Snapshot) -> Floats:
-        """Return when GPUs are expected to be free that a job may use and that are not kept for others."""
-        kept = self._promises.kept_from(job.id, view.now_s, math.inf)
-        constraints = self._policy.rules.constraints_of(job.id)
+    def _releases(
+        self, job: Job, view: Snapshot, constraints: Constraints | None, slower: Sequence[int]
+    ) -> Floats:
+        """Return when GPUs are expected to be free that a job may use; not those kept for others, or slower."""
+        kept = [*self._promises.kept_from(job.id, view.now_s, math.inf), *slower]
         if constraints is not None:
             kept += members(constraints.excluded)
         return self._gpus.releases_for(job, view, kept)

@@ -24,7 +24,7 @@ from cranny.policies.cranny.better_machines import BetterMachines
 from cranny.policies.cranny.constrained_starts import FirstStart, first_start
 from cranny.policies.cranny.durations import DurationEstimates, worked_s
 from cranny.policies.cranny.free_gpus import FreeGpus
-from cranny.policies.cranny.link_effects import Effect, LinkEffects
+from cranny.policies.cranny.link_effects import LinkEffects
 from cranny.policies.cranny.lookahead import Lookahead
 from cranny.policies.cranny.placing import Placing
 from cranny.policies.cranny.preemption import Expected, Waiter, start_in_turn_s
@@ -65,14 +65,14 @@ class Followed:
         shared = (self.phased or LinkEffects(cluster, self.tail)) if policy.contention else None
         self._links = self.phased or shared  # which are followed
         options = {"rank_map": policy.rank_map, "racks": policy.racks}
-        self.types = TypeCosts(cluster, choosing=policy.types)
+        self.types = TypeCosts(cluster, policy.gpu_prices, choosing=policy.types)
         self.placing = Placing(self.gpus, self.types, shared, self.tail, phased=self.phased, **options)
         if not policy.machines:
             self.gpus.price[:] = 0.0
-        self.better = BetterMachines(policy, self.gpus, self.placing, self.promises)
+        self.better = BetterMachines(policy, self.gpus, self.types, self.placing, self.promises)
         self._point: ChangePoint | None = None
         self._running: dict[str, Expected] = {}
-        self.stops = Stops(policy, self._running, self.gpus, self.promises, self.tail, self._required)
+        self.stops = Stops(policy, self._running, self.gpus, self.types, self.promises, self.tail, self._required)
         lookahead = (policy, self._running, self.gpus, self.placing, self.tail)
         self._lookahead = Lookahead(*lookahead) if policy.lookahead else None
         self._moved: Expected | None = None  # the job that ended last
@@ -88,6 +88,7 @@ class Followed:
         if changes is None:
             changes, self._point = self._differences(view), view.point
             self._came_before = True
+            self.types.see_first(each.job for each in view.waiting)
         elif changes:
             self._point = view.point
             if durations is not None:
@@ -192,7 +193,7 @@ class Followed:
 
     def placed(self, job: Job, view: Snapshot, seconds: float, wanted: Constraints | None) -> "Priced | None":
         """Return where a job would start now, beside what was promised to others."""
-        kept = self.promises.kept_from(job.id, view.now_s, view.now_s + seconds)
+        kept = self.promises.kept_from(job.id, view.now_s, view.now_s + self.types.most_s(job, seconds))
         while (found := self.placing.best(job, view, seconds, kept, wanted)) is not None:
             end_s = view.now_s + found.takes_s
             taken = set(found.placement.machines).intersection(self.promises.only_machines(job.id, end_s))
@@ -398,12 +399,11 @@ class Followed:
             return
         if self.constrained_head is None:
             self.constrained_head = job.id
-        bound = PromisedStart(job.id, job.gpus, start_s, machines, constrained=True, eligible=eligible)
-        self.promises.make(bound)
+        self.promises.make(PromisedStart(job.id, job.gpus, start_s, machines, constrained=True, eligible=eligible))
 
-    def waits(self, job: Job, view: Snapshot, seconds: float, effect: Effect) -> bool:
+    def waits(self, job: Job, view: Snapshot, seconds: float, found: "Priced") -> bool:
         """Let a job wait for better machines, if that pays, which could start now."""
-        if not self.better.wait(job, view, seconds, effect):
+        if not self.better.wait(job, view, seconds, found):
             return False
         self._no_longer_first(job.id)  # one that was the first of the queue chose to wait longer
         self.refuse(job)
@@ -437,7 +437,7 @@ class Followed:
         if job.least_gpus is not None and job.speeds is None:  # or it starts with fewer workers, but ends later
             fewer_s = self._start_behind_s(as_trained(job, job.least_gpus), view, ahead)
             start_s = min(start_s, fewer_s + (job.gpus / job.least_gpus - 1.0) * seconds)
-        return Waiter(job, seconds, start_s, seconds * self.placing.slowdown_alone(job))
+        return Waiter(job, seconds, start_s, self.types.least_s(job, seconds) * self.placing.slowdown_alone(job))
 
     def _start_behind_s(self, job: Job, view: Snapshot, ahead: Sequence[Waiting]) -> float:
         """Return when a job is expected to start behind others: beside all of them, or after some have ended."""

@@ -29,7 +29,8 @@ class MachineTypes(NamedTuple):
     def of(cls, cluster: Cluster) -> "MachineTypes":
         """Return the machines of a cluster."""
         types = list(cluster.machines_with)
-        kind = np.array([types.index(machine.gpu_type) for machine in cluster.machines])
+        number = {each: at for at, each in enumerate(types)}
+        kind = np.array([number[machine.gpu_type] for machine in cluster.machines])
         size = np.array([machine.gpus for machine in cluster.machines])
         gpus = {each: int(size[kind == number].sum()) for number, each in enumerate(types)}
         return cls(cluster, gpus, kind, size)
@@ -40,6 +41,11 @@ class GpuPrices:
 
     def __init__(self) -> None:
         self._worth: dict[str, float] = {}  # of one GPU to the jobs seen, by type
+
+    @property
+    def known(self) -> bool:
+        """Whether any job was seen."""
+        return bool(self._worth)
 
     def see(self, speeds: Mapping[str, float], gpus: Mapping[str, int]) -> None:
         """Learn from a job, by its speed on one GPU of each type, and how many of these there are."""

@@ -14,6 +14,7 @@ from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.policies.cranny.durations import worked_s
 from cranny.policies.cranny.free_gpus import FreeGpus
+from cranny.policies.cranny.gpu_prices import GpuPrices
 from cranny.policies.cranny.moves import MoveGain, MoveGroup, MoveRules, ProposedMove, Purpose, restart_s
 from cranny.policies.cranny.outlook import ExpectedRun, Outlook, OutlookChange
 from cranny.policies.cranny.placing import Placing
@@ -74,7 +75,9 @@ class MoveSearch:
         for job_id, run in runs.items():
             self._gpus.set(run.running, view.now_s + self._outlook.end_s[job_id])
         self._gpus.follow_machines(view)
-        types = TypeCosts(view.cluster, choosing=False)  # jobs on GPUs of several speeds stay where they are
+        types = TypeCosts(
+            view.cluster, GpuPrices(), choosing=False
+        )  # jobs on GPUs of several speeds stay where they are
         self._placing = Placing(self._gpus, types, None, rank_map=True, racks=True)
         for waiting in view.waiting[:WAITING]:
             if not self._add_waiter(waiting):

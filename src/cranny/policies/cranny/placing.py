@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -39,10 +39,15 @@ class Priced(NamedTuple):
 
     placement: Placement
     effect: Effect
-    takes_s: float  # how long the job runs there
+    length_s: float  # how long the job would run there if it communicated in no time
     own_gpu_s: float  # by which its communication makes it longer
     machines_gpu_s: float  # by which its machines are in use longer, and their holes worse
     types_gpu_s: float = 0.0  # by which other types of GPU would suit it better
+
+    @property
+    def takes_s(self) -> float:
+        """How long the job runs there."""
+        return self.length_s * self.effect.slowdown
 
     @property
     def total_gpu_s(self) -> float:
@@ -110,6 +115,8 @@ class Placing:
         for speed, machines in self._types.machines_for(job):
             of_type = self._gpus.only(at, machines)
             sets |= dict.fromkeys(self._sets_for(job, of_type, view.now_s, seconds / speed, constraints))
+        if constraints is not None and constraints.same_rack == "preferred":
+            sets = self._in_one_rack(sets) or sets
         if each is not None:
             sets = dict.fromkeys(_even(held, each, job.gpus) for held in sets)
         if not sets:
@@ -188,12 +195,16 @@ class Placing:
             yield from self._spread_sets(job.gpus, at, now_s, seconds, constraints)
             return
         if job.gpus < len(at.waste) and self._types.matter_to(job):  # else it was looked for already
-            best = self._kernel.cheapest_machines(at, job.gpus, now_s, seconds)[0]
+            best, _, _, second, *_ = self._kernel.cheapest_machines(at, job.gpus, now_s, seconds)
             if best != self._kernel.NONE:
-                yield ((int(best), job.gpus),)
+                yield from [((int(each), job.gpus),) for each in (best, second) if each != self._kernel.NONE]
                 return
         same_rack = None if constraints is None else constraints.same_rack
         yield from self._sets(job.gpus, at, now_s, seconds, same_rack)
+
+    def _in_one_rack(self, sets: Iterable[Held]) -> dict[Held, None]:
+        rack = self._gpus.rack
+        return {held: None for held in sets if len({int(rack[machine]) for machine, _ in held}) == 1}
 
     def _sets(
         self, gpus: int, at: "ClusterArrays", now_s: float, seconds: float, same_rack: SameRack | None
@@ -244,8 +255,8 @@ class Placing:
             effects.append(alone(running) if self._links is None else self._links.effect(running, lengths_s[-1]))
         takes_s = [length_s * effect.slowdown for length_s, effect in zip(lengths_s, effects, strict=True)]
         options = []
-        for held, placement, effect, length_s, ends_s, terms in zip(
-            sets, placements, effects, lengths_s, takes_s, self._terms(at, sets, view.now_s, takes_s), strict=True
+        for held, placement, effect, length_s, terms in zip(
+            sets, placements, effects, lengths_s, self._terms(at, sets, view.now_s, takes_s), strict=True
         ):
             own_s = (effect.slowdown - 1.0) * length_s
             if self._tail is not None:
@@ -264,7 +275,7 @@ class Placing:
                 effect.slowdown,
                 effect.slowed,
             )
-            priced = Priced(placement, effect, ends_s, own_gpu_s, machines_gpu_s, types_gpu_s)
+            priced = Priced(placement, effect, length_s, own_gpu_s, machines_gpu_s, types_gpu_s)
             options.append((priced, price))
         return options
 

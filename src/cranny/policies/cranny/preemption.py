@@ -26,6 +26,7 @@ from cranny.model.arrays import Floats, Ints
 from cranny.model.job import Job
 from cranny.policies.cranny.free_gpus import FreeGpus
 from cranny.policies.cranny.tail import Tail
+from cranny.policies.cranny.type_costs import TypeCosts
 
 SHORT_RESTART = 0.15  # of the length of a job: with longer restarts GPUs are not divided
 LONG_RESTART = 2.0  # what jobs with longer restarts lose counts so many times
@@ -56,14 +57,6 @@ class Expected(NamedTuple):
     def jct_s(self) -> float:
         """Its completion time, as expected."""
         return self.end_s - self.running.submitted.submit_s
-
-    def slower_s(self, now_s: float) -> float:
-        """Return how much longer what is left of it takes on the slowest GPUs that it may go on on."""
-        running = self.running
-        speeds = running.submitted.speeds
-        if not speeds:
-            return 0.0
-        return max(0.0, self.end_s - now_s) * (1.0 / (min(speeds.values()) * running.stretch) - 1.0)
 
     def slowdowns(self, seconds: float) -> float:
         """Return by how much its slowdown grows if it takes so many seconds longer."""
@@ -118,6 +111,7 @@ class Stopping(NamedTuple):
     margin: float  # seconds that must be gained for each that is lost
     may_stop: Callable[[str], bool]  # whether a job allows it, by its id
     tail: Tail
+    types: TypeCosts
     longest_s: float = math.inf  # the longest completion time expected, until it is known where the tail begins
 
     def loss_s(self, each: Expected, waiter: Waiter) -> float:
@@ -160,8 +154,16 @@ class Stopping(NamedTuple):
         lost_s = self.lost_s.get(each.running.job.id, 0.0)
         run_s = each.length_s * each.slowdown
         outside_s = min(MOST_LOST * run_s - lost_s, self.tail.begins_s(each.running.job.gpus) - each.jct_s)
-        end_s = each.end_s + each.slower_s(self.now_s)
+        end_s = each.end_s + self._slower_s(each)
         return min(max(run_s - lost_s, outside_s), self.next_promise_s(each.end_s) - end_s)
+
+    def _slower_s(self, each: Expected) -> float:
+        """Return how much longer what is left of a job takes on the slowest GPUs that it may go on on."""
+        job = each.running.submitted
+        if job.speeds is None:
+            return 0.0
+        longer = self.types.most_s(job, 1.0) / each.running.stretch
+        return max(0.0, each.end_s - self.now_s) * max(0.0, longer - 1.0)
 
     def next_promise_s(self, end_s: float) -> float:
         """Return the first start that was promised at a time or later; inf if there is none."""

@@ -112,7 +112,8 @@ class PriceRationale(NamedTuple):
         price = self.price
         shown = {name: gpu_s for name, gpu_s in price.rounded.items() if gpu_s}
         sure = "expected" if self.job.duration_s is not None else "estimated"  # from what other jobs took
-        expected = f"if it takes {self.seconds:,.0f} s on one machine, as {sure}"
+        on = "one machine" if self.job.speeds is None else "one machine with GPUs of speed 1"
+        expected = f"if it takes {self.seconds:,.0f} s on {on}, as {sure}"
         free_of_charge = "" if shown else ": it takes nothing from others, and no machine is in use longer"
         yield f"price: {sum(shown.values()):,} GPU-s {expected}{free_of_charge}"
         for name, gpu_s in shown.items():

@@ -14,7 +14,9 @@ as in the queue.
 """
 
 from collections.abc import Iterator, Sequence
+from heapq import nlargest
 from itertools import islice
+from operator import itemgetter
 
 import numpy as np
 
@@ -28,6 +30,11 @@ from cranny.policies.cranny.queue_key import queue_key
 from cranny.policies.cranny.restarts import RESTARTS, goes_on, least_gain_s
 from cranny.policies.cranny.sizes_lookahead import MOST, Arrivals, SizesLookahead
 from cranny.policies.cranny.worker_sets import JobsSeen, WorkerSets
+
+# Seconds that a job which could start must gain for each that another loses which is stopped for it: if they are
+# about as long, who goes first makes no difference, and each that is stopped would stop the next.
+STOP_MARGIN = 1.1
+STOPS_TRIED = 4  # running jobs whose GPUs might gain the first of the queue most
 
 
 class ShortestFirst:
@@ -95,30 +102,44 @@ class ShortestFirst:
         """
         starts_s = sets.seconds(job, workers)
         best, most_s = None, 0.0
+        most = []  # that it could gain, if it communicated in no time on the GPUs of others
         for each, held in self._later(job, view, sets):
-            other = each.submitted
-            is_next = following is None or self._key(other, sets) < self._key(following, sets)
             there = np.minimum(view.free + held, sets.up)
+            at_best_s = sets.left_s(job) * sets.stretch_at_best(job, sets.usable(job, there))
+            most.append((starts_s - at_best_s - RESTARTS * each.submitted.restart_s, each, there, held))
+        for bound_s, each, there, held in nlargest(STOPS_TRIED, most, key=itemgetter(0)):
+            if bound_s <= most_s:
+                break
+            other = each.submitted
+            is_next = following is None or self._place(other, sets) < self._place(following, sets)
             better = sets.worth_having_beside(job, other if is_next else following, there)
             takes_s = sets.seconds(job, better)
+            # Otherwise it would start on free GPUs, and move once the other has ended.
+            ends_s = sets.seconds(other, held)
+            moves_s = ends_s + job.restart_s + max(0.0, 1.0 - ends_s / starts_s) * takes_s
+            gained_s = min(starts_s, moves_s) - takes_s
+            lost_s = RESTARTS * other.restart_s
+            if gained_s - STOP_MARGIN * lost_s <= most_s:
+                continue
             rest = sets.worth_having(other, there - better)
             runs_on = rest.sum() >= min_gpus(other)
             slower = sets.stretch(other, held) / sets.stretch(other, rest) if runs_on else 0.0
-            lost_s = RESTARTS * other.restart_s + takes_s * max(0.0, 1.0 - slower)
-            if starts_s - takes_s - lost_s > most_s:
-                best, most_s = other.id, starts_s - takes_s - lost_s
+            lost_s += takes_s * max(0.0, 1.0 - slower)
+            if gained_s - STOP_MARGIN * lost_s > most_s:
+                best, most_s = other.id, gained_s - STOP_MARGIN * lost_s
         return best
 
     def _later(self, job: Job, view: Snapshot, sets: WorkerSets) -> Iterator[tuple[Running, Ints]]:
         """Yield the running jobs that come later with what they have left, and their GPUs, which a job can use."""
-        key = self._key(job, sets)
+        place = self._place(job, sets)
         for each in view.running.values():
             held = sets.held(each)
-            if self._key(each.submitted, sets) > key and goes_on(each, view) and sets.usable(job, held).any():
+            if self._place(each.submitted, sets) > place and goes_on(each, view) and sets.usable(job, held).any():
                 yield each, held
 
-    def _key(self, job: Job, sets: WorkerSets) -> float:
-        return queue_key(job, sets.left_s(job), self._patience)
+    def _place(self, job: Job, sets: WorkerSets) -> tuple[float, float]:
+        """Return the place of a job in the queue with what it has left."""
+        return -job.priority, queue_key(job, sets.left_s(job), self._patience)
 
 
 def _grown(view: Snapshot, sets: WorkerSets, *, sharing: bool) -> Action | None:

@@ -24,6 +24,7 @@ from cranny.policies.cranny.placing import Placing
 from cranny.policies.cranny.preemption import Expected, Stopping, Waiter
 from cranny.policies.cranny.promised_starts import PromisedStart, PromisedStarts
 from cranny.policies.cranny.tail import Tail
+from cranny.policies.cranny.type_costs import TypeCosts
 
 if TYPE_CHECKING:
     from cranny.policies.cranny import Cranny
@@ -37,6 +38,7 @@ class Stops:
         policy: "Cranny",
         running: Mapping[str, Expected],
         gpus: FreeGpus,
+        types: TypeCosts,
         promises: PromisedStarts,
         tail: Tail,
         required: Callable[[str], Constraints | None],
@@ -44,6 +46,7 @@ class Stops:
         self._policy = policy
         self._running = running
         self._gpus = gpus
+        self._types = types
         self._promises = promises
         self._tail = tail
         self._required = required
@@ -124,7 +127,14 @@ class Stops:
         policy, tail = self._policy, self._tail
         longest_s = math.inf if tail.learned else self._longest_s(view)
         return Stopping(
-            view.now_s, promised_s, self._lost_s, policy.margin, policy.rules.may_stop, tail, longest_s
+            view.now_s,
+            promised_s,
+            self._lost_s,
+            policy.margin,
+            policy.rules.may_stop,
+            tail,
+            self._types,
+            longest_s,
         )
 
     def _longest_s(self, view: Snapshot) -> float:
