@@ -10,6 +10,7 @@ import pytest
 
 from cranny.model.errors import InputError
 from cranny.process_pool import WorkerPool, run_calls
+from tests.cli.test_interrupt import started
 
 
 def double(number: int, plus: int) -> int:
@@ -70,18 +71,12 @@ def test_ctrl_c_ends_all_processes_without_a_word(
 ) -> None:
     script = tmp_path / "sleeping.py"
     script.write_text(SLEEPING, encoding="utf-8")
-    with subprocess.Popen(
-        [sys.executable, str(script)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as started:
-        assert started.stdout is not None
-        assert started.stdout.readline() == "go\n"
+    with started(str(script)) as ran:
+        assert ran.stdout is not None
+        assert ran.stdout.readline() == "go\n"
         time.sleep(after_s)
-        send(started.pid, signal.SIGINT)
-        assert started.communicate(timeout=60) == ("interrupted\n", "")
+        send(ran.pid, signal.SIGINT)
+        assert ran.communicate(timeout=60) == ("interrupted\n", "")
 
 
 UNGUARDED = """

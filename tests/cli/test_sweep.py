@@ -2,13 +2,12 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Run
+from tests.cli.test_interrupt import started
 
 
 @pytest.fixture
@@ -112,13 +111,7 @@ def test_ctrl_c_leaves_finished_cells_and_no_process(run: Run, sweep_file: Path,
     sweep_file.write_text(text, encoding="utf-8")
     out = tmp_path / "out"
     words = ["sweep", str(sweep_file), "--out", str(out), "--processes", "2"]
-    with subprocess.Popen(
-        [sys.executable, "-m", "cranny.cli", *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as sweep:
+    with started("-m", "cranny.cli", *words) as sweep:
         until = time.monotonic() + 300
         while len(list(out.glob("cells/*.json"))) < 5 and time.monotonic() < until:
             time.sleep(0.02)
