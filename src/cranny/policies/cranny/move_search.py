@@ -1,7 +1,8 @@
 """The search for moves that pay: groups are tried, the best is made in a what-if, and others are tried again."""
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import accumulate, takewhile
 from typing import NamedTuple
@@ -75,9 +76,8 @@ class MoveSearch:
         for job_id, run in runs.items():
             self._gpus.set(run.running, view.now_s + self._outlook.end_s[job_id])
         self._gpus.follow_machines(view)
-        types = TypeCosts(
-            view.cluster, GpuPrices(), choosing=False
-        )  # jobs on GPUs of several speeds stay where they are
+        # Jobs on GPUs of several speeds stay where they are.
+        types = TypeCosts(view.cluster, GpuPrices(), choosing=False)
         self._placing = Placing(self._gpus, types, None, rank_map=True, racks=True)
         for waiting in view.waiting[:WAITING]:
             if not self._add_waiter(waiting):
@@ -197,17 +197,25 @@ class MoveSearch:
             trials = self._relocated(going, (machine,))
             if len(trials) < len(going):
                 continue
-            view, runs = trials[-1]
-            view = view if waits else view.without(job_id)
-            placement = view.placement(job, (machine,) * job.gpus)
-            there = ExpectedRun(view.as_running(job, placement), run.left_s, 0.0 if waits else restart_s(job))
-            if not (waits or self._may_be(there)):
-                continue
-            made = MovesMade(view.after(placement, job), {**runs, job_id: there})
-            found = self._judged(made, job_id if waits else None)
+            place = partial(Snapshot.placement, job=job, machines=(machine,) * job.gpus)
+            found = self._followed_by(job_id, trials[-1], place)
             if found is not None:
                 candidates.append(found)
         return candidates
+
+    def _followed_by(
+        self, job_id: str, made: MovesMade, place: Callable[[Snapshot], Placement]
+    ) -> Candidate | None:
+        """Return the group in which a job moves, or starts, once others made room for it, if that pays."""
+        run, waits = self._outlook.runs[job_id], job_id in self._waiters
+        job = run.running.submitted
+        view = made.view if waits else made.view.without(job_id)
+        placement = place(view)
+        there = ExpectedRun(view.as_running(job, placement), run.left_s, 0.0 if waits else restart_s(job))
+        if not (waits or self._may_be(there)):
+            return None
+        followed = MovesMade(view.after(placement, job), {**made.runs, job_id: there})
+        return self._judged(followed, job_id if waits else None)
 
     def _apart(self, job_id: str) -> list[Candidate]:
         """Return groups in which a job leaves machines where others use links, too: the first, the first two, ...
@@ -237,13 +245,9 @@ class MoveSearch:
                 break
             if mask_of(counts) & ~usable:
                 continue  # it could not go back to a machine that takes no jobs any more
-            view, runs = trials[-1] if trials else MovesMade(self._view, {})
-            view = view.without(job_id)
-            placement = self._placing.on(job, tuple(sorted(counts.items())), view)
-            there = ExpectedRun(view.as_running(job, placement), run.left_s, restart_s(job))
-            if self._may_be(there):
-                made = self._judged(MovesMade(view.after(placement, job), {**runs, job_id: there}))
-                candidates += [] if made is None else [made]
+            made = trials[-1] if trials else MovesMade(self._view, {})
+            group = self._followed_by(job_id, made, partial(self._placing.on, job, tuple(sorted(counts.items()))))
+            candidates += [] if group is None else [group]
         return candidates
 
     def _unshared(self, job: Job, counts: Mapping[int, int], machine: int) -> tuple[int, list[str]] | None:

@@ -114,7 +114,8 @@ class Placing:
         sets = dict.fromkeys(self._sets_for(job, at, view.now_s, seconds, constraints))
         for speed, machines in self._types.machines_for(job):
             of_type = self._gpus.only(at, machines)
-            sets |= dict.fromkeys(self._sets_for(job, of_type, view.now_s, seconds / speed, constraints))
+            if int(of_type.rack_free.sum()) >= job.gpus:
+                sets |= dict.fromkeys(self._sets_for(job, of_type, view.now_s, seconds / speed, constraints))
         if constraints is not None and constraints.same_rack == "preferred":
             sets = self._in_one_rack(sets) or sets
         if each is not None:
@@ -189,8 +190,6 @@ class Placing:
         self, job: Job, at: "ClusterArrays", now_s: float, seconds: float, constraints: Constraints | None
     ) -> Iterator[Held]:
         """Yield sets of machines that hold a job within its constraints; one machine alone if that does."""
-        if int(at.rack_free.sum()) < job.gpus:
-            return
         if constraints is not None and constraints.spread > 1:
             yield from self._spread_sets(job.gpus, at, now_s, seconds, constraints)
             return

@@ -117,16 +117,15 @@ class ShortestFirst:
             # Otherwise it would start on free GPUs, and move once the other has ended.
             ends_s = sets.seconds(other, held)
             moves_s = ends_s + job.restart_s + max(0.0, 1.0 - ends_s / starts_s) * takes_s
-            gained_s = min(starts_s, moves_s) - takes_s
-            lost_s = RESTARTS * other.restart_s
-            if gained_s - STOP_MARGIN * lost_s <= most_s:
+            gain_s = min(starts_s, moves_s) - takes_s - STOP_MARGIN * RESTARTS * other.restart_s
+            if gain_s <= most_s:
                 continue
             rest = sets.worth_having(other, there - better)
             runs_on = rest.sum() >= min_gpus(other)
             slower = sets.stretch(other, held) / sets.stretch(other, rest) if runs_on else 0.0
-            lost_s += takes_s * max(0.0, 1.0 - slower)
-            if gained_s - STOP_MARGIN * lost_s > most_s:
-                best, most_s = other.id, gained_s - STOP_MARGIN * lost_s
+            gain_s -= STOP_MARGIN * takes_s * max(0.0, 1.0 - slower)
+            if gain_s > most_s:
+                best, most_s = other.id, gain_s
         return best
 
     def _later(self, job: Job, view: Snapshot, sets: WorkerSets) -> Iterator[tuple[Running, Ints]]:
