@@ -17,6 +17,7 @@ from cranny.core.state import ClusterState
 from cranny.model.cluster import Cluster, Machine, Switch
 from cranny.model.event import Cancelled, Submitted
 from cranny.model.job import Job
+from cranny.model.placement import Placement
 from cranny.model.plan import Move, Plan, Start, Stop
 from cranny.policies.cranny import Cranny
 from cranny.policies.cranny.policy_moves import EVERY_S
@@ -28,6 +29,7 @@ from cranny.sim.replay import Replay
 
 FAR_S = 1e9  # no job ends so late
 ONE_MACHINE = Cluster.fat_tree(1, 1, 8)
+ON_TWO = Placement((0, 0))
 FULL = [Job(f"long-{number}", 2, duration_s=1000.0, restart_s=60.0) for number in range(4)]
 
 
@@ -167,8 +169,8 @@ def test_a_stop_pays_less_if_the_job_runs_longer_where_it_is_placed() -> None:
     victim, view = at._running["long-0"], engine.state.snapshot(100.0)
     waiter = Waiter(Job("short", 2, submit_s=100.0), 50.0, 1000.0, 50.0)  # it would end at 1,050 s otherwise
     # It gains 900 s less what it runs longer; the other loses so long, and 60 s, of which seven in ten count.
-    assert at.stops.pay(waiter.running_for(530.0), [victim], view)
-    assert not at.stops.pay(waiter.running_for(540.0), [victim], view)
+    assert at.stops.pay(waiter.running_for(530.0), [victim], ON_TWO, view)
+    assert not at.stops.pay(waiter.running_for(540.0), [victim], ON_TWO, view)
 
 
 def test_what_a_job_with_a_long_restart_loses_counts_twice() -> None:
@@ -195,10 +197,10 @@ def test_until_the_tail_is_known_a_job_that_would_end_last_loses_more() -> None:
     victim, view = at._running["long-0"], engine.state.snapshot(100.0)
     waiter = Waiter(Job("short", 2, submit_s=100.0), 50.0, 1000.0, 50.0)
     # Every second that `long-0` ends after the others, at 1,000 s, counts four times.
-    assert at.stops.pay(waiter.running_for(200.0), [victim], view)
-    assert not at.stops.pay(waiter.running_for(230.0), [victim], view)
+    assert at.stops.pay(waiter.running_for(200.0), [victim], ON_TWO, view)
+    assert not at.stops.pay(waiter.running_for(230.0), [victim], ON_TWO, view)
     longer = Waiting(Job("longer", 8, submit_s=100.0, duration_s=5000.0))
-    assert at.stops.pay(waiter.running_for(500.0), [victim], engine.state.snapshot(100.0, [longer]))
+    assert at.stops.pay(waiter.running_for(500.0), [victim], ON_TWO, engine.state.snapshot(100.0, [longer]))
 
 
 def test_no_job_is_stopped_for_one_whose_turn_comes_soon_behind_more_than_the_cluster_holds() -> None:
@@ -282,8 +284,9 @@ def test_a_start_in_place_of_another_takes_no_free_gpus_that_were_promised() -> 
     at.promises.make(PromisedStart("other", 2, 150.0))
     waiter = Waiter(Job("wide", 4, submit_s=100.0), 100.0, 1000.0, 100.0)
     victim, view = at._running["long-0"], engine.state.snapshot(100.0)
-    assert not at.stops.pay(waiter, [victim], view)
-    assert at.stops.pay(waiter.running_for(40.0), [victim], view)
+    on_four = Placement((0, 0, 0, 0))
+    assert not at.stops.pay(waiter, [victim], on_four, view)
+    assert at.stops.pay(waiter.running_for(40.0), [victim], on_four, view)
 
 
 def test_nor_does_it_delay_the_first_job_of_the_queue() -> None:

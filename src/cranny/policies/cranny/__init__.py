@@ -54,6 +54,7 @@ from cranny.policies.cranny.gpu_prices import GpuPrices
 from cranny.policies.cranny.moves import actions
 from cranny.policies.cranny.policy_moves import EVERY_S, PolicyMoves
 from cranny.policies.cranny.queue_key import queue_key
+from cranny.policies.cranny.restarts import restart_s
 from cranny.policies.cranny.tail import CompletionTimes
 
 if TYPE_CHECKING:
@@ -242,7 +243,7 @@ class Cranny:
             and each.job.speeds is None  # how long others run depends on the type that they get
         ]
         queue = [each for each in queue if view.eligible(each[0].job) == view.eligible(queue[0][0].job)]
-        found = at.stops.make_way(queue, at.head, at.placing, view) if queue else None
+        found = at.stops.make_way(queue, at.head, view) if queue else None
         if found is None:
             return None
         at.stops.stop([found.stopped], {start.job.id for start in found.starts}, view)
@@ -258,22 +259,23 @@ class Cranny:
         free = job.gpus <= at.gpus.total and job.gpus <= view.available(job).gpus
         if free and (wanted is None or lacks_room(job, view, wanted) is None):
             return None  # it waits for something else
-        seconds = self.left_s(waiting)
-        waiter = at.waiter(job, seconds, view, ahead)
+        waiter = at.expected.waiter(waiting, view, ahead)
         stopped = at.stops.in_place_of(waiter, view)
         if not stopped:
             return None
         if stopped[0].machine is not None and job.gpus <= at.largest:
             machine, note = stopped[0].machine, f"in place of {stopped[0].running.job.id}, which goes on later"
-            waiter = waiter.running_for(at.types.seconds_on(machine, job, seconds))
+            waiter = waiter.running_for(restart_s(waiting) + at.types.seconds_on(machine, job, waiter.length_s))
             placement = view.placement(job, (machine,) * job.gpus, note=note)
         else:
-            found = at.placed_without(stopped, job, seconds, view, wanted)
+            found = at.placed_without(stopped, job, waiter.length_s, view, wanted)
             if found is None:
                 return None
-            waiter = waiter.running_for(found.takes_s)
+            waiter = waiter.running_for(restart_s(waiting) + found.takes_s)
             placement = found.placement
-        if not at.stops.pay(waiter, stopped, view) or at.stops.take_kept(waiter, stopped, placement, view):
+        if not at.stops.pay(waiter, stopped, placement, view) or at.stops.take_kept(
+            waiter, stopped, placement, view
+        ):
             return None
         at.stops.stop(stopped, {job.id}, view)
         stops = [Stop(each.running.job.id, f"preempted by job {job.id!r}") for each in stopped]
@@ -389,10 +391,10 @@ class Cranny:
         promised = at.promises.is_due(job.id, now_s)
         seconds = self.left_s(waiting)
         found = None
-        soonest_s = now_s + at.types.least_s(job, seconds)
+        soonest_s = now_s + restart_s(waiting) + at.types.least_s(job, seconds)
         if promised or at.promises.allow(job.id, job.gpus, now_s, soonest_s, eligible):
             wanted = self.rules.constraints_of(job.id)
-            found = at.placed(job, view, seconds, wanted)
+            found = at.placed(job, view, seconds, restart_s(waiting), wanted)
             if found is None:
                 found = self._with_fewer(waiting, view, at)
             if found is None:
@@ -419,9 +421,10 @@ class Cranny:
         seconds = self.left_s(waiting)
         longer_s = seconds * job.gpus / workers
         # An iteration communicates about as long with fewer workers, so that need not be compared.
-        if now_s + FEWER * (longer_s - seconds) >= at.earliest_s(job, view):
+        if now_s + FEWER * (longer_s - seconds) >= at.expected.earliest_s(job, view):
             return None
-        found = at.placed(as_trained(job, workers), view, longer_s, self.rules.constraints_of(job.id))
+        wanted = self.rules.constraints_of(job.id)
+        found = at.placed(as_trained(job, workers), view, longer_s, restart_s(waiting), wanted)
         if found is None:
             return None
         end_s = now_s + found.takes_s

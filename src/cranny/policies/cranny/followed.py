@@ -12,22 +12,20 @@ from cranny.core.accounting import Running, attained_gpu_s
 from cranny.core.backfill import DEPTH
 from cranny.core.change_log import Change, ChangePoint
 from cranny.core.constraints import Constraints
-from cranny.core.machine_set import members
 from cranny.core.snapshot import ALL, Snapshot, Waiting
 from cranny.core.traffic import SILENT, isolated
 from cranny.model.cluster import Cluster
 from cranny.model.job import Job
 from cranny.model.placement import Placement
-from cranny.policies._shared.candidates import as_trained
 from cranny.policies._shared.resize import without_jobs
 from cranny.policies.cranny.better_machines import BetterMachines
-from cranny.policies.cranny.constrained_starts import FirstStart, first_start
 from cranny.policies.cranny.durations import DurationEstimates, worked_s
+from cranny.policies.cranny.expected_starts import ExpectedStarts
 from cranny.policies.cranny.free_gpus import FreeGpus
 from cranny.policies.cranny.link_effects import LinkEffects
 from cranny.policies.cranny.lookahead import Lookahead
 from cranny.policies.cranny.placing import Placing
-from cranny.policies.cranny.preemption import Expected, Waiter, start_in_turn_s
+from cranny.policies.cranny.preemption import Expected
 from cranny.policies.cranny.promised_starts import PromisedStart, PromisedStarts
 from cranny.policies.cranny.queue_key import queue_key
 from cranny.policies.cranny.sizes import SizesSeen
@@ -70,10 +68,13 @@ class Followed:
         if not policy.machines:
             self.gpus.price[:] = 0.0
         self.better = BetterMachines(policy, self.gpus, self.types, self.placing, self.promises)
+        known = (self.gpus, self.types, self.placing, self.promises)
+        self.expected = ExpectedStarts(*known, policy.left_s, self._required)
         self._point: ChangePoint | None = None
         self._running: dict[str, Expected] = {}
-        self.stops = Stops(policy, self._running, self.gpus, self.types, self.promises, self.tail, self._required)
-        lookahead = (policy, self._running, self.gpus, self.placing, self.tail)
+        stops = (policy, self._running, self.gpus, self.types, self.placing, self.promises, self.tail)
+        self.stops = Stops(*stops, self._required)
+        lookahead = (policy, self._running, self.gpus, self.expected, self.tail)
         self._lookahead = Lookahead(*lookahead) if policy.lookahead else None
         self._moved: Expected | None = None  # the job that ended last
         self._moved_lost_s = 0.0  # what it had lost by stops
@@ -191,10 +192,14 @@ class Followed:
                     self._links.start(each.running, each.end_s)
             self._tried.clear()
 
-    def placed(self, job: Job, view: Snapshot, seconds: float, wanted: Constraints | None) -> "Priced | None":
+    def placed(
+        self, job: Job, view: Snapshot, seconds: float, restart_s: float, wanted: Constraints | None
+    ) -> "Priced | None":
         """Return where a job would start now, beside what was promised to others."""
-        kept = self.promises.kept_from(job.id, view.now_s, view.now_s + self.types.most_s(job, seconds))
+        end_s = view.now_s + restart_s + self.types.most_s(job, seconds)
+        kept = self.promises.kept_from(job.id, view.now_s, end_s)
         while (found := self.placing.best(job, view, seconds, kept, wanted)) is not None:
+            found = found._replace(restart_s=restart_s)
             end_s = view.now_s + found.takes_s
             taken = set(found.placement.machines).intersection(self.promises.only_machines(job.id, end_s))
             if not taken:
@@ -266,7 +271,7 @@ class Followed:
                     self.withdraw(promise.job_id)
                     continue
                 self.promises.set_eligible(promise, view.eligible(waiting.job))
-                if promise.start_s <= view.now_s or self._has_room(promise, waiting.job, view):
+                if promise.is_due(view.now_s) or self._has_room(promise, waiting.job, view):
                     yield waiting
         queue = self.in_reach(view.waiting, DEPTH)
         if self._lookahead is not None:
@@ -340,22 +345,6 @@ class Followed:
         """Note that a job need not be tried again before something ends."""
         self.refused.add(job.id)
 
-    def earliest_s(self, job: Job, view: Snapshot, ahead: int = 0) -> float:
-        """Return when enough GPUs are expected to be free for a job, and for `ahead` more that go before it."""
-        constraints = self._required(job.id)
-        if constraints is not None:
-            return self._first_start(job, view, constraints).start_s
-        usable = self.gpus.releases_for(job, view)
-        return self.promises.earliest_s(job.id, job.gpus + ahead, view.now_s, usable, view.eligible(job))
-
-    def _first_start(
-        self, job: Job, view: Snapshot, constraints: Constraints, kept: Sequence[int] = ()
-    ) -> FirstStart:
-        """Return when and where a job can start within its constraints, without the machines kept for others."""
-        usable = self.gpus.releases_for(job, view, [*kept, *members(constraints.excluded)])
-        found = first_start(job.gpus, constraints, usable, self.gpus.racks)
-        return found._replace(start_s=max(view.now_s, found.start_s))
-
     def promise_start(self, job: Job, view: Snapshot) -> None:
         """Promise the first job that does not fit a start; one whose start has passed, a later one.
 
@@ -368,7 +357,7 @@ class Followed:
         if constraints is not None:
             self._promise_machines(job, view, constraints)
         elif self.head is None or job.id in self.promises:
-            start_s = self.earliest_s(job, view)
+            start_s = self.expected.earliest_s(job, view)
             if start_s == math.inf:
                 usable = np.count_nonzero(self.gpus.releases_for(job, view) < math.inf)
                 # Too few machines are up; or others were promised so much that it starts when it was promised.
@@ -377,14 +366,15 @@ class Followed:
                 return
             if self.head is None:
                 self.head = job.id
-            self.promises.make(PromisedStart(job.id, job.gpus, start_s, eligible=view.eligible(job)))
+            if not self.promises.must_keep_until(job.id, view.now_s, start_s):
+                self.promises.make(PromisedStart(job.id, job.gpus, start_s, eligible=view.eligible(job)))
 
     def _promise_machines(self, job: Job, view: Snapshot, constraints: Constraints) -> None:
         """Promise machines to the first job that its constraints let wait."""
         if self.constrained_head is not None and job.id not in self.promises:
             return
         kept = self.promises.kept_from(job.id, view.now_s, math.inf)
-        start_s, machines = self._first_start(job, view, constraints, kept)
+        start_s, machines = self.expected.first(job, view, constraints, kept)
         end_s, eligible = start_s + self._policy.length_s(job), view.eligible(job)
         if (
             job.id not in self.promises
@@ -394,11 +384,13 @@ class Followed:
             return  # it might delay what others were promised, and is promised a start after those
         if start_s == math.inf:
             self.withdraw(job.id)
-            if self._first_start(job, view, constraints).start_s == math.inf:
+            if self.expected.first(job, view, constraints).start_s == math.inf:
                 self._never.add(job.id)
             return
         if self.constrained_head is None:
             self.constrained_head = job.id
+        if self.promises.must_keep_until(job.id, view.now_s, start_s):
+            return
         self.promises.make(PromisedStart(job.id, job.gpus, start_s, machines, constrained=True, eligible=eligible))
 
     def waits(self, job: Job, view: Snapshot, seconds: float, found: "Priced") -> bool:
@@ -430,21 +422,3 @@ class Followed:
         self.better.since_s.update(memory.since_s)
         self.better.due_s.update(memory.due_s)
         self.head, self.constrained_head = memory.head, memory.constrained_head
-
-    def waiter(self, job: Job, seconds: float, view: Snapshot, ahead: Sequence[Waiting]) -> Waiter:
-        """Return what is expected of a waiting job if none is stopped for it; those `ahead` of it go first."""
-        start_s = self._start_behind_s(job, view, ahead)
-        if job.least_gpus is not None and job.speeds is None:  # or it starts with fewer workers, but ends later
-            fewer_s = self._start_behind_s(as_trained(job, job.least_gpus), view, ahead)
-            start_s = min(start_s, fewer_s + (job.gpus / job.least_gpus - 1.0) * seconds)
-        return Waiter(job, seconds, start_s, self.types.least_s(job, seconds) * self.placing.slowdown_alone(job))
-
-    def _start_behind_s(self, job: Job, view: Snapshot, ahead: Sequence[Waiting]) -> float:
-        """Return when a job is expected to start behind others: beside all of them, or after some have ended."""
-        beside_s = self.earliest_s(job, view, sum(each.job.gpus for each in ahead))
-        if not ahead or beside_s <= view.now_s or self._required(job.id) is not None:
-            return beside_s
-        before = [
-            (each.job.gpus, self._policy.left_s(each) * self.placing.slowdown_alone(each.job)) for each in ahead
-        ]
-        return min(beside_s, start_in_turn_s(job.gpus, before, self.gpus.releases_for(job, view), view.now_s))

@@ -24,8 +24,8 @@ import numpy as np
 from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.arrays import Floats, Ints
 from cranny.model.job import Job
+from cranny.policies.cranny.expected_starts import ExpectedStarts
 from cranny.policies.cranny.free_gpus import FreeGpus
-from cranny.policies.cranny.placing import Placing
 from cranny.policies.cranny.preemption import SHORTEST_S, Expected
 from cranny.policies.cranny.queue_key import queue_key
 from cranny.policies.cranny.tail import WEIGHT, Tail
@@ -40,7 +40,12 @@ class Lookahead:
     """Finds the order of the first waiting jobs that is expected to cost least."""
 
     def __init__(
-        self, policy: "Cranny", running: Mapping[str, Expected], gpus: FreeGpus, placing: Placing, tail: Tail
+        self,
+        policy: "Cranny",
+        running: Mapping[str, Expected],
+        gpus: FreeGpus,
+        expected: ExpectedStarts,
+        tail: Tail,
     ) -> None:
         from cranny.policies.cranny import lookahead_kernel as kernel  # compiles: imported where it is used
 
@@ -48,7 +53,7 @@ class Lookahead:
         self._policy = policy
         self._running = running
         self._gpus = gpus
-        self._placing = placing
+        self._expected = expected
         self._tail = tail
 
     def in_best_order(
@@ -72,10 +77,10 @@ class Lookahead:
 
     def _best(self, jobs: Sequence[Waiting], view: Snapshot) -> list[int]:
         """Return the best order of some jobs, by their places."""
-        count, slowdown_alone = len(jobs), self._placing.slowdown_alone
+        count = len(jobs)
         queue = self._kernel.FirstJobs(
             np.array([each.job.gpus for each in jobs], np.int64),
-            np.array([self._policy.left_s(each) * slowdown_alone(each.job) for each in jobs]),
+            np.array([self._expected.runs_s(each) for each in jobs]),
             np.array([max(self._policy.length_s(each.job), SHORTEST_S) for each in jobs]),
             np.array([view.now_s - each.job.submit_s for each in jobs]),
             np.array([self._tail.begins_s(each.job.gpus) for each in jobs]),

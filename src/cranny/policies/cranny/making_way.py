@@ -4,7 +4,7 @@ What all of them gain together is compared with what the large job loses until a
 again. One alone would seldom make that good.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from cranny.model.plan import Start
 from cranny.policies.cranny.placing import Placing
 from cranny.policies.cranny.preemption import Expected, Stopping, Waiter
 from cranny.policies.cranny.promised_starts import PromisedStarts
+from cranny.policies.cranny.restarts import restart_s
 
 LARGE_TRIED = 4  # jobs on several machines that might make way
 Queue = Sequence[tuple[Waiting, float]]  # waiting jobs, and how long each is expected to run on one machine
@@ -49,13 +50,12 @@ class MakingWay:
         self._promises = promises
         self._rules = rules
         self._free = int(np.searchsorted(release_s, rules.now_s))
-        self._eligible = eligible
         others = [each for each in promises.in_order() if each.job_id != head and each.eligible & eligible]
         self._kept = sum(each.gpus for each in others)
         needs = self._kept + np.cumsum([each.job.gpus for each, _ in queue])  # GPUs until each of them can start
         self._queue = queue[: int(np.searchsorted(needs, len(release_s), side="right"))]
         self._waiters = [
-            Waiter(each.job, seconds, max(rules.now_s, float(release_s[need - 1])), seconds)
+            Waiter(each.job, seconds, max(rules.now_s, float(release_s[need - 1])), restart_s(each) + seconds)
             for (each, seconds), need in zip(self._queue, needs.tolist(), strict=False)
         ]
 
@@ -68,7 +68,7 @@ class MakingWay:
                 continue
             starts = self._starts(each, places, placing, view)
             # Some may have found no machine.
-            if self._pays(each, list(starts)) and self._leave_promised(each, list(starts)):
+            if self._pays(each, list(starts)) and self._leave_promised(each, starts):
                 return MadeWay(each, list(starts.values()))
         return None
 
@@ -85,13 +85,13 @@ class MakingWay:
                 places.append(place)
         return places
 
-    def _leave_promised(self, each: Expected, places: Sequence[int]) -> bool:
+    def _leave_promised(self, each: Expected, starts: Mapping[int, Start]) -> bool:
         """Say whether waiting jobs take no free GPUs that others were promised, beside those of the job."""
-        waiters = [self._waiters[place] for place in places]
-        needed, freed = sum(waiter.job.gpus for waiter in waiters), each.running.job.gpus
         head = "" if self._head is None else self._queue[self._head][0].job.id
-        end_s = self._rules.now_s + max(waiter.runs_s for waiter in waiters)
-        return self._promises.allow_beside(head, needed, freed, self._rules.now_s, end_s, self._eligible)
+        end_s = self._rules.now_s + max(self._waiters[place].runs_s for place in starts)
+        placements = [start.placement for start in starts.values()]
+        freed = [each.running.placement]
+        return self._promises.allow_in_place(head, placements, freed, self._rules.now_s, end_s)
 
     def _pays(self, each: Expected, places: Sequence[int]) -> bool:
         """Say whether a job should make way for some waiting ones, until as many GPUs are free again."""
@@ -119,7 +119,8 @@ class MakingWay:
         starts: dict[int, Start] = {}
         for place in places:
             (job, attained_gpu_s), seconds = self._queue[place]
-            kept = self._promises.kept_from(job.id, view.now_s, view.now_s + seconds)
+            end_s = view.now_s + self._waiters[place].runs_s
+            kept = self._promises.kept_from(job.id, view.now_s, end_s)
             found = placing.best(job, trial, seconds, kept)
             if found is not None:
                 trial = trial.after(found.placement, job)

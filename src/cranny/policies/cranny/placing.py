@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -43,11 +43,12 @@ class Priced(NamedTuple):
     own_gpu_s: float  # by which its communication makes it longer
     machines_gpu_s: float  # by which its machines are in use longer, and their holes worse
     types_gpu_s: float = 0.0  # by which other types of GPU would suit it better
+    restart_s: float = 0.0  # before it goes on, if it ran before
 
     @property
     def takes_s(self) -> float:
-        """How long the job runs there."""
-        return self.length_s * self.effect.slowdown
+        """How long the job is there."""
+        return self.restart_s + self.length_s * self.effect.slowdown
 
     @property
     def total_gpu_s(self) -> float:
@@ -78,11 +79,15 @@ class Placing:
         self._links = links
         self._tail = tail
         self._types = types
-        self._slowdowns: dict[tuple[object, ...], float] = {}  # of jobs alone on some machines
+        self._slowdowns: dict[Hashable, float] = {}  # of jobs alone on some machines
         self._phased = phased  # the links, if jobs share them only while they communicate
         self._rank_map = rank_map
         self._racks = racks
         cluster = gpus.cluster
+        in_rack = np.concatenate([np.arange(len(machines)) for machines in gpus.racks])
+        self._apart: Ints = gpus.by_rack[
+            np.argsort(in_rack, kind="stable")
+        ]  # one machine of each rack after the other
         self._rack_gpus: list[int] = [int(gpus.size[machines].sum()) for machines in gpus.racks]
         self.room = Room(len(cluster.machines), len(cluster.rack_nodes), int(gpus.size.max()))
 
@@ -168,20 +173,33 @@ class Placing:
         found = self.best_slowdown(job)
         return found if math.isfinite(found) else self._alone(job, self._gpus.by_rack)
 
+    def slowdown_apart(self, job: Job) -> float:
+        """Return how much longer than on one machine a job runs alone with as few workers together as possible."""
+        return self._known_slowdown(
+            "apart", job, lambda: self._slowdown_on(job, tuple(np.resize(self._apart, job.gpus).tolist()))
+        )
+
     def _alone(self, job: Job, machines: Ints) -> float:
         """Return how much longer than on one machine a job runs alone on the first of some machines."""
-        like = (int(machines[0]), len(machines), job.gpus, job.collective, job.tp, job.pp, job.profile)
+
+        def found() -> float:
+            filled = np.repeat(machines, self._gpus.size[machines])[: job.gpus]
+            held = tuple(zip(*[each.tolist() for each in np.unique(filled, return_counts=True)], strict=True))
+            return self._slowdown_on(job, self._ranks(job, held))
+
+        return self._known_slowdown((int(machines[0]), len(machines)), job, found)
+
+    def _known_slowdown(self, where: Hashable, job: Job, find: Callable[[], float]) -> float:
+        """Return the slowdown of all jobs like this on some machines, found once."""
+        like = (where, job.gpus, job.collective, job.tp, job.pp, job.profile)
         found = self._slowdowns.get(like)
         if found is None:
             if len(self._slowdowns) >= MOST_KNOWN:
                 self._slowdowns.clear()
-            found = self._slowdowns[like] = self._slowdown_on(job, machines)
+            found = self._slowdowns[like] = find()
         return found
 
-    def _slowdown_on(self, job: Job, machines: Ints) -> float:
-        ranks = np.repeat(machines, self._gpus.size[machines])[: job.gpus]
-        held = tuple(zip(*[each.tolist() for each in np.unique(ranks, return_counts=True)], strict=True))
-        mapped = self._ranks(job, held)
+    def _slowdown_on(self, job: Job, mapped: tuple[int, ...]) -> float:
         if self._phased is not None:
             return self._phased.alone(job, Placement(mapped, server=_server(job, mapped)))
         return isolated(job, communication(self._gpus.cluster, job, mapped, _server(job, mapped)))

@@ -26,7 +26,6 @@ from cranny.model.arrays import Floats, Ints
 from cranny.model.job import Job
 from cranny.policies.cranny.free_gpus import FreeGpus
 from cranny.policies.cranny.tail import Tail
-from cranny.policies.cranny.type_costs import TypeCosts
 
 SHORT_RESTART = 0.15  # of the length of a job: with longer restarts GPUs are not divided
 LONG_RESTART = 2.0  # what jobs with longer restarts lose counts so many times
@@ -111,7 +110,7 @@ class Stopping(NamedTuple):
     margin: float  # seconds that must be gained for each that is lost
     may_stop: Callable[[str], bool]  # whether a job allows it, by its id
     tail: Tail
-    types: TypeCosts
+    slowest: Callable[[Job], float]  # how much longer than on one machine a job may take where it goes on
     longest_s: float = math.inf  # the longest completion time expected, until it is known where the tail begins
 
     def loss_s(self, each: Expected, waiter: Waiter) -> float:
@@ -158,11 +157,8 @@ class Stopping(NamedTuple):
         return min(max(run_s - lost_s, outside_s), self.next_promise_s(each.end_s) - end_s)
 
     def _slower_s(self, each: Expected) -> float:
-        """Return how much longer what is left of a job takes on the slowest GPUs that it may go on on."""
-        job = each.running.submitted
-        if job.speeds is None:
-            return 0.0
-        longer = self.types.most_s(job, 1.0) / each.running.stretch
+        """Return how much longer what is left of a job may take where it goes on."""
+        longer = self.slowest(each.running.submitted) / each.slowdown
         return max(0.0, each.end_s - self.now_s) * max(0.0, longer - 1.0)
 
     def next_promise_s(self, end_s: float) -> float:

@@ -10,7 +10,7 @@ once their start is due.
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -20,6 +20,8 @@ from cranny.core.machine_set import members
 from cranny.core.snapshot import ALL
 from cranny.model.arrays import Floats
 from cranny.model.placement import Placement
+
+SAME_S = 1e-6  # times that differ by less are the same: those expected and those that come are rounded differently
 
 
 class PromisedStart(NamedTuple):
@@ -32,6 +34,10 @@ class PromisedStart(NamedTuple):
     constrained: bool = False  # it can start on no others
     chosen: bool = False  # it could have started elsewhere
     eligible: int = ALL  # machines that have its type of GPU, in its partition, as a set
+
+    def is_due(self, now_s: float) -> bool:
+        """Say whether the job should have started by now."""
+        return self.start_s <= now_s + SAME_S
 
 
 class PromisedStarts:
@@ -76,19 +82,21 @@ class PromisedStarts:
         promise = self.by_job.get(job_id)
         return promise is not None and not promise.chosen
 
+    def must_keep_until(self, job_id: str, now_s: float, start_s: float) -> bool:
+        """Say whether a job was promised an earlier start than some time, which is still to come."""
+        return self.must_keep(job_id) and not self.is_due(job_id, now_s) and self.by_job[job_id].start_s < start_s
+
     def is_due(self, job_id: str, now_s: float) -> bool:
         """Say whether a job must start now as it was promised; before that it must not delay other promises."""
-        return self.must_keep(job_id) and self.by_job[job_id].start_s <= now_s
+        return self.must_keep(job_id) and self.by_job[job_id].is_due(now_s)
 
     def kept_from(self, job_id: str, now_s: float, end_s: float) -> list[int]:
         """Return machines that are kept for other jobs than this, which ends then.
 
-        What they chose after it was promised its start is kept for them until that start is due.
+        What others chose is kept for them until the start that it was promised itself is due.
         """
-        own = self.by_job.get(job_id)
-        due = own is not None and own.start_s <= now_s
-        others = self._before(job_id) if due else self.by_job.values()
-        return _machines(others, job_id, end_s)
+        due = self.is_due(job_id, now_s)
+        return _machines((each for each in self.by_job.values() if not (due and each.chosen)), job_id, end_s)
 
     def only_machines(self, job_id: str, end_s: float) -> list[int]:
         """Return machines promised to other jobs that can start on no others, before some time."""
@@ -130,22 +138,39 @@ class PromisedStarts:
 
         It starts on some of the `eligible` machines.
         """
+        return all(
+            gpus <= left for promise, left in self._delayed(job_id, now_s, end_s) if promise.eligible & eligible
+        )
+
+    def allow_in_place(
+        self,
+        job_id: str,
+        starts: Collection[Placement],
+        stopped: Collection[Placement],
+        now_s: float,
+        end_s: float,
+    ) -> bool:
+        """Say the same of jobs that start where others are stopped, which would run on until then."""
+
+        def taken(promise: PromisedStart) -> int:
+            freed = sum(_on(each, promise.eligible) for each in stopped)
+            return sum(_on(each, promise.eligible) for each in starts) - freed
+
+        return all(taken(promise) <= max(0, left) for promise, left in self._delayed(job_id, now_s, end_s))
+
+    def _delayed(self, job_id: str, now_s: float, end_s: float) -> Iterator[tuple[PromisedStart, int]]:
+        """Yield what a job might delay that starts now and ends then, and how many GPUs each of these leaves it.
+
+        None of them is left any if one is due already.
+        """
         own = self.by_job.get(job_id)
         for promise in self.by_job.values():
-            if promise is own and own.start_s <= now_s:
-                break  # those after it were promised beside it
-            if promise is own or end_s <= promise.start_s or not promise.eligible & eligible:
+            if promise is own and own.is_due(now_s):
+                return  # those after it were promised beside it
+            if promise is own or end_s <= promise.start_s:
                 continue
             own_gpus = own.gpus if own is not None and own.start_s <= promise.start_s else 0
-            if now_s >= promise.start_s or gpus > self._left_at(promise) + own_gpus:
-                return False
-        return True
-
-    def allow_beside(
-        self, job_id: str, gpus: int, freed: int, now_s: float, end_s: float, eligible: int = ALL
-    ) -> bool:
-        """Say the same of a job that needs so many GPUs, of which some are freed for it."""
-        return gpus <= freed or self.allow(job_id, gpus - freed, now_s, end_s, eligible)
+            yield promise, 0 if promise.is_due(now_s) else self._left_at(promise) + own_gpus
 
     def allow_move(self, old: Placement, old_end_s: float, new: Placement, end_s: float) -> bool:
         """Say whether a running job holds no more GPUs of promises elsewhere, where it ends at another time."""
@@ -193,7 +218,14 @@ def _held(placement: Placement, end_s: float, promise: PromisedStart) -> int:
     """Return how many GPUs that were promised a job that ends then holds when the promise is due."""
     if end_s <= promise.start_s:
         return 0
-    return sum(promise.eligible >> machine & 1 for machine in placement.machines)
+    return _on(placement, promise.eligible)
+
+
+def _on(placement: Placement, machines: int) -> int:
+    """Return how many GPUs of a placement are on some machines, as a set."""
+    if machines == ALL:
+        return len(placement.machines)
+    return sum(machines >> machine & 1 for machine in placement.machines)
 
 
 def _machines(promises: Iterable[PromisedStart], job_id: str, end_s: float) -> list[int]:

@@ -1,11 +1,16 @@
 """When a running job that can be resized is changed: its restart must pay."""
 
 from cranny.core.accounting import Running
-from cranny.core.snapshot import Snapshot
+from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.job import Job
 
 RESTARTS = 2.0  # that a stop or another size must pay: its own, and as much again for what else it delays
 ROUNDING = 1e-9  # of two costs or times that count as equal
+
+
+def restart_s(waiting: Waiting) -> float:
+    """Return how long a waiting job restarts before it goes on; one that never ran starts at once."""
+    return waiting.job.restart_s if waiting.attained_gpu_s else 0.0
 
 
 def goes_on(running: Running, view: Snapshot) -> bool:

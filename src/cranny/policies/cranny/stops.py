@@ -16,6 +16,7 @@ from cranny.core.accounting import Running
 from cranny.core.backfill import DEPTH
 from cranny.core.constraints import Constraints
 from cranny.core.snapshot import Snapshot
+from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.policies.cranny import preemption
 from cranny.policies.cranny.free_gpus import FreeGpus
@@ -39,6 +40,7 @@ class Stops:
         running: Mapping[str, Expected],
         gpus: FreeGpus,
         types: TypeCosts,
+        placing: Placing,
         promises: PromisedStarts,
         tail: Tail,
         required: Callable[[str], Constraints | None],
@@ -47,6 +49,7 @@ class Stops:
         self._running = running
         self._gpus = gpus
         self._types = types
+        self._placing = placing
         self._promises = promises
         self._tail = tail
         self._required = required
@@ -71,15 +74,14 @@ class Stops:
         found = preemption.in_place_of(waiter, running, gpus.free, view.eligible(job) & view.up_machines, rules)
         return [] if found is None else [found]
 
-    def pay(self, waiter: Waiter, stopped: Collection[Expected], view: Snapshot) -> bool:
+    def pay(self, waiter: Waiter, stopped: Collection[Expected], placement: Placement, view: Snapshot) -> bool:
         """Say whether it pays to stop some jobs for a waiting one that is placed now.
 
         Of GPUs that are free anyway it may take those that are not promised to others.
         """
         job, now_s = waiter.job, view.now_s
-        freed = sum(each.running.job.gpus for each in stopped)
-        end_s, eligible = now_s + waiter.runs_s, view.eligible(job)
-        if not self._promises.allow_beside(job.id, job.gpus, freed, now_s, end_s, eligible):
+        freed = [each.running.placement for each in stopped]
+        if not self._promises.allow_in_place(job.id, [placement], freed, now_s, now_s + waiter.runs_s):
             return False
         rules = self._rules({job.id}, view)
         losses_s = [rules.loss_s(each, waiter) for each in stopped]
@@ -99,7 +101,7 @@ class Stops:
             freed.update(each.running.placement.counts)
         return any(placement.counts[machine] > freed[machine] for machine in kept)
 
-    def make_way(self, queue: Queue, head: str | None, placing: Placing, view: Snapshot) -> MadeWay | None:
+    def make_way(self, queue: Queue, head: str | None, view: Snapshot) -> MadeWay | None:
         """Return a job on several machines that makes way for waiting ones of one machine each, if that pays.
 
         The `head` is the first job that does not fit.
@@ -119,7 +121,7 @@ class Stops:
         head = next((each.job.id for each, _ in queue if each.job.id == head), "")
         rules = self._rules({head}, view)
         search = MakingWay(queue, head, release_s, self._promises, rules, eligible)
-        return search.find(large, placing, view)
+        return search.find(large, self._placing, view)
 
     def _rules(self, starting: Collection[str], view: Snapshot) -> Stopping:
         """Return what decides which jobs may be stopped so that some others start."""
@@ -133,9 +135,13 @@ class Stops:
             policy.margin,
             policy.rules.may_stop,
             tail,
-            self._types,
+            self._slowest,
             longest_s,
         )
+
+    def _slowest(self, job: Job) -> float:
+        """Return how much longer than on one machine a job may take where it goes on: apart, on slow GPUs."""
+        return self._placing.slowdown_apart(job) * self._types.most_s(job, 1.0)
 
     def _longest_s(self, view: Snapshot) -> float:
         """Return the longest completion time of jobs that run, and of the first that wait if they started now."""

@@ -1,0 +1,150 @@
+"""Promises hold where jobs were stopped: these restart, and may go on where they are slower."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from tests.policies.cranny.test_stops import ONE_MACHINE, Recorded, full
+from tests.policies.cranny.test_what_must_hold import CLUSTER
+
+from cranny.core.snapshot import Waiting
+from cranny.core.state import ClusterState
+from cranny.core.traffic import communication, isolated
+from cranny.model.cluster import Cluster
+from cranny.model.job import Job
+from cranny.model.placement import Placement
+from cranny.model.plan import Start
+from cranny.policies.cranny import Cranny
+from cranny.policies.cranny.promised_starts import PromisedStart, PromisedStarts
+from cranny.sim.replay import Replay
+
+BARELY_S = 1e-9
+
+
+@pytest.mark.parametrize("seed", [3, 5, 6, 19, 26, 46, 60, 74, 109, 132, 137, 138])
+def test_no_job_of_many_starts_later_than_promised_or_loses_more_than_it_may(seed: int) -> None:
+    """Each of these seeds once had a late start in some form of the policy."""
+    rng = np.random.default_rng(seed)
+    submit_s = np.cumsum(rng.choice([0.0, 5.0, 120.0, 600.0], 120)).tolist()
+    came = [
+        Job(
+            f"job-{number}",
+            int(rng.choice([1, 1, 2, 3, 4, 5, 8, 12, 20, 24])),
+            "resnet50",
+            submit_s=at_s,
+            duration_s=float(rng.choice([1.0, 60.0, 600.0, 3000.0, 7200.0])),
+            restart_s=float(rng.choice([0.0, 60.0, 600.0])),
+        )
+        for number, at_s in enumerate(submit_s)
+    ]
+    policy = Recorded()
+    Replay(CLUSTER, policy).run(came)
+    assert policy.stops > 10
+    assert not policy.late
+    assert not policy.too_much
+
+
+@pytest.mark.parametrize(("restart_s", "starts"), [(0.0, True), (60.0, False)])
+def test_a_job_that_goes_on_starts_only_if_it_has_ended_by_a_promised_start_with_its_restart(
+    restart_s: float, *, starts: bool
+) -> None:
+    state = ClusterState(Cluster.fat_tree(1, 1, 4))
+    state.place(Job("runs", 3, duration_s=100.0), Placement((0, 0, 0)))
+    head = Waiting(Job("head", 4, duration_s=10.0))
+    again = Waiting(Job("again", 1, duration_s=140.0, restart_s=restart_s), 50.0)  # 90 s are left
+    policy = Cranny(preempt=False, lookahead=False)
+    for each in (head, again):
+        policy.key(each)
+    actions = policy.plan(state.snapshot(0.0, [head, again])).actions
+    assert policy.promised_starts() == {"head": 100.0}
+    assert [each.job.id for each in actions if isinstance(each, Start)] == (["again"] if starts else [])
+
+
+def test_so_is_what_others_are_expected_to_wait_for_it() -> None:
+    """Behind a job of 90 s that restarts in 60 s the next one starts 150 s after the GPUs are free."""
+    state = ClusterState(Cluster.fat_tree(1, 1, 4))
+    state.place(Job("runs", 4, duration_s=100.0), Placement((0, 0, 0, 0)))
+    ahead = Waiting(Job("ahead", 4, duration_s=140.0, restart_s=60.0), 200.0)
+    policy, waits = Cranny(), Waiting(Job("waits", 1, duration_s=10.0))
+    view = state.snapshot(0.0, [ahead, waits])
+    expected = policy._follow(view).expected
+    assert expected.runs_s(ahead) == 150.0
+    assert expected.waiter(waits, view, [ahead]).start_s == 250.0
+    assert expected.waiter(ahead, view, []).runs_s == 150.0
+
+
+def test_a_start_is_due_when_the_last_job_before_it_ends_a_moment_too_early() -> None:
+    promises = PromisedStarts(lambda: np.full((1, 8), -math.inf))
+    promises.make(PromisedStart("first", 4, 100.0))
+    assert not promises.is_due("first", 99.0)
+    assert promises.is_due("first", 100.0 - BARELY_S)
+    assert promises.allow("other", 1, 99.0, 300.0)
+    assert not promises.allow("other", 1, 100.0 - BARELY_S, 300.0)
+
+
+def test_a_job_is_promised_no_later_start_until_its_own_has_passed() -> None:
+    engine, policy = full()
+    at, job = policy._at, Job("waits", 8, duration_s=10.0)
+    assert at is not None
+    at.promises.make(PromisedStart("waits", 8, 500.0))
+    for now_s, promised_s in ((100.0, 500.0), (500.0, 1000.0)):  # all jobs end at 1,000 s
+        at.promise_start(job, engine.state.snapshot(now_s))
+        assert at.promises.by_job["waits"].start_s == promised_s
+    engine.finish("long-0", 600.0)
+    at.promises.make(PromisedStart("waits", 2, 900.0))
+    policy.follow(engine.state.snapshot(600.0))
+    at.promise_start(Job("waits", 2, duration_s=10.0), engine.state.snapshot(600.0))
+    assert at.promises.by_job["waits"].start_s == 600.0
+
+
+def test_a_due_start_needs_not_leave_machines_to_jobs_that_chose_to_wait_for_them() -> None:
+    promises = PromisedStarts(lambda: np.full((2, 4), -math.inf))
+    promises.make(PromisedStart("bound", 1, 80.0, (1,), constrained=True))
+    promises.make(PromisedStart("chose", 4, 90.0, (0,), chosen=True))
+    promises.make(PromisedStart("due", 4, 50.0))
+    assert promises.kept_from("due", 40.0, 200.0) == [1, 0]
+    assert promises.kept_from("due", 50.0, 200.0) == [1]
+    assert promises.kept_from("other", 50.0, 200.0) == [1, 0]
+
+
+def test_gpus_of_a_stopped_job_make_up_only_for_those_that_the_same_promise_could_have() -> None:
+    promises = PromisedStarts(lambda: np.full((2, 4), -math.inf))
+    promises.make(PromisedStart("typed", 2, 100.0, eligible=0b01))  # two more are left on the first machine
+
+    def allowed(starts: tuple[int, ...], stopped: tuple[int, ...], end_s: float = 300.0) -> bool:
+        return promises.allow_in_place("new", [Placement(starts)], [Placement(stopped)], 0.0, end_s)
+
+    assert allowed((0, 0), (1, 1, 1))
+    assert not allowed((0, 0, 0), (1, 1, 1))
+    assert allowed((0, 0, 0), (0, 1, 1))
+    assert allowed((1, 1, 1), (1, 1, 1))
+    assert allowed((0, 0, 0), (1, 1, 1), end_s=100.0)
+
+
+def test_a_job_may_lose_less_if_it_might_go_on_where_it_is_slower() -> None:
+    """It runs on one machine, and may find room only on several."""
+    cluster = Cluster.fat_tree(2, 2, 4)
+    policy = Cranny()
+    state = ClusterState(cluster)
+    job = Job("stopped", 4, "vgg16", duration_s=1000.0)
+    state.place(job, Placement((0, 0, 0, 0)))
+    view = state.snapshot(0.0)
+    at = policy._follow(view)
+    at.promises.make(PromisedStart("other", 16, 3000.0))
+    rules = at.stops._rules((), view)
+    held = [
+        tuple(each for each in enumerate(counts) if each[1])
+        for counts in itertools.product(range(5), repeat=4)
+        if sum(counts) == job.gpus
+    ]
+    on_each = [at.placing.on(job, each, view).machines for each in held]
+    apart = max(isolated(job, communication(cluster, job, ranks)) for ranks in on_each)
+    assert at.placing.slowdown_apart(job) == pytest.approx(apart)
+    assert rules.most_s(at._running["stopped"]) == pytest.approx(3000.0 - 1000.0 * apart)
+
+
+def test_a_job_on_one_gpu_is_as_fast_wherever_it_goes_on() -> None:
+    policy = Cranny()
+    at = policy._follow(ClusterState(ONE_MACHINE).snapshot(0.0))
+    assert at.placing.slowdown_apart(Job("one", 1, "vgg16", duration_s=1.0)) == 1.0
