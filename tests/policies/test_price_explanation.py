@@ -90,7 +90,7 @@ def test_the_next_best_machine_is_the_cheapest_of_the_others(sizes: list[int], g
     if found is None or len(found.placement.counts) > 1:
         return
     (machine,) = found.placement.counts
-    again = at.best(job, view, 500.0, kept=[machine])
+    again = at.best(job, view, 500.0, kept={machine: 0})
     others = rationale(found.placement).others
     if again is None or len(again.placement.counts) > 1:
         assert others == ()

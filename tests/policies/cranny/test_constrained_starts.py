@@ -35,7 +35,7 @@ def test_it_is_the_first_time_at_which_some_placement_keeps_them(
     release_s[excluded] = math.inf
     assume(gpus >= told.get("spread", 1))
     wanted = Constraints(mask_of(excluded), told.get("same_rack"), told.get("spread", 1))
-    start_s, machines = first_start(gpus, wanted, release_s, RACKS)
+    start_s, machines, gpus_on = first_start(gpus, wanted, release_s, RACKS)
     named = {**told, "exclude": [CLUSTER.machines[machine].name for machine in excluded]}
 
     def possible(at_s: float) -> bool:
@@ -44,7 +44,9 @@ def test_it_is_the_first_time_at_which_some_placement_keeps_them(
 
     assert start_s == min((at_s for at_s in {*release} - {math.inf} if possible(at_s)), default=math.inf)
     assert bool(machines) == (start_s < math.inf)
-    if machines:  # which suffice
-        there = np.isin(np.arange(MACHINES), machines)
-        free = np.where(there, np.count_nonzero(release_s <= start_s, axis=1), 0)
-        assert kept_by_some(named, gpus, free.tolist(), CLUSTER)
+    if machines:  # which suffice, with so many GPUs of each
+        assert sum(gpus_on) == gpus
+        needed = np.zeros(MACHINES, np.int64)
+        needed[list(machines)] = gpus_on
+        assert np.all(needed <= np.count_nonzero(release_s <= start_s, axis=1))
+        assert kept_by_some(named, gpus, needed.tolist(), CLUSTER)

@@ -8,6 +8,8 @@ import pytest
 from tests.policies.cranny.test_stops import ONE_MACHINE, Recorded, full
 from tests.policies.cranny.test_what_must_hold import CLUSTER
 
+from cranny.core.constraints import Constraints
+from cranny.core.protocol import JobRules
 from cranny.core.snapshot import Waiting
 from cranny.core.state import ClusterState
 from cranny.core.traffic import communication, isolated
@@ -22,15 +24,13 @@ from cranny.sim.replay import Replay
 BARELY_S = 1e-9
 
 
-@pytest.mark.parametrize("seed", [3, 5, 6, 19, 26, 46, 60, 74, 109, 132, 137, 138])
-def test_no_job_of_many_starts_later_than_promised_or_loses_more_than_it_may(seed: int) -> None:
-    """Each of these seeds once had a late start in some form of the policy."""
-    rng = np.random.default_rng(seed)
-    submit_s = np.cumsum(rng.choice([0.0, 5.0, 120.0, 600.0], 120)).tolist()
-    came = [
+def drawn(rng: np.random.Generator, count: int, sizes: list[int]) -> list[Job]:
+    """Return jobs of some sizes whose restarts differ."""
+    submit_s = np.cumsum(rng.choice([0.0, 5.0, 120.0, 600.0], count)).tolist()
+    return [
         Job(
             f"job-{number}",
-            int(rng.choice([1, 1, 2, 3, 4, 5, 8, 12, 20, 24])),
+            int(rng.choice(sizes)),
             "resnet50",
             submit_s=at_s,
             duration_s=float(rng.choice([1.0, 60.0, 600.0, 3000.0, 7200.0])),
@@ -38,11 +38,37 @@ def test_no_job_of_many_starts_later_than_promised_or_loses_more_than_it_may(see
         )
         for number, at_s in enumerate(submit_s)
     ]
+
+
+@pytest.mark.parametrize("seed", [3, 5, 6, 19, 26, 46, 60, 74, 109, 132, 137, 138])
+def test_no_job_of_many_starts_later_than_promised_or_loses_more_than_it_may(seed: int) -> None:
+    """Each of these seeds once had a late start in some form of the policy."""
     policy = Recorded()
-    Replay(CLUSTER, policy).run(came)
+    Replay(CLUSTER, policy).run(drawn(np.random.default_rng(seed), 120, [1, 1, 2, 3, 4, 5, 8, 12, 20, 24]))
     assert policy.stops > 10
     assert not policy.late
     assert not policy.too_much
+
+
+@pytest.mark.parametrize("seed", [2, 16, 18, 43, 56, 61, 71, 102, 108, 128, 131, 136, 149])
+def test_so_it_is_with_constraints(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    came = drawn(rng, 40, [1, 1, 2, 3, 4, 5, 8, 12, 20])
+    constraints = {}
+    for job in came:
+        share = rng.random()
+        if share < 0.2:
+            excluded = int(rng.integers(0, 2 ** len(CLUSTER.machines) - 1))
+            constraints[job.id] = Constraints(excluded=excluded)
+        elif share < 0.35:
+            constraints[job.id] = Constraints(same_rack="required")
+        elif share < 0.45 and job.gpus > 1:
+            constraints[job.id] = Constraints(spread=2)
+    policy = Recorded().with_rules(JobRules(constraints_of=constraints.get))
+    assert isinstance(policy, Recorded)
+    Replay(CLUSTER, policy).run(came)
+    assert policy.stops
+    assert not policy.late
 
 
 @pytest.mark.parametrize(("restart_s", "starts"), [(0.0, True), (60.0, False)])
@@ -100,12 +126,12 @@ def test_a_job_is_promised_no_later_start_until_its_own_has_passed() -> None:
 
 def test_a_due_start_needs_not_leave_machines_to_jobs_that_chose_to_wait_for_them() -> None:
     promises = PromisedStarts(lambda: np.full((2, 4), -math.inf))
-    promises.make(PromisedStart("bound", 1, 80.0, (1,), constrained=True))
+    promises.make(PromisedStart("bound", 1, 80.0, (1,), (1,), constrained=True))
     promises.make(PromisedStart("chose", 4, 90.0, (0,), chosen=True))
     promises.make(PromisedStart("due", 4, 50.0))
-    assert promises.kept_from("due", 40.0, 200.0) == [1, 0]
-    assert promises.kept_from("due", 50.0, 200.0) == [1]
-    assert promises.kept_from("other", 50.0, 200.0) == [1, 0]
+    assert promises.kept_from("due", 40.0, 200.0) == {1: 3, 0: 0}
+    assert promises.kept_from("due", 50.0, 200.0) == {1: 3}
+    assert promises.kept_from("other", 50.0, 200.0) == {1: 3, 0: 0}
 
 
 def test_gpus_of_a_stopped_job_make_up_only_for_those_that_the_same_promise_could_have() -> None:
@@ -142,6 +168,45 @@ def test_a_job_may_lose_less_if_it_might_go_on_where_it_is_slower() -> None:
     apart = max(isolated(job, communication(cluster, job, ranks)) for ranks in on_each)
     assert at.placing.slowdown_apart(job) == pytest.approx(apart)
     assert rules.most_s(at._running["stopped"]) == pytest.approx(3000.0 - 1000.0 * apart)
+
+
+def test_of_a_machine_promised_to_a_job_that_needs_one_gpu_of_it_others_may_have_the_rest() -> None:
+    state = ClusterState(Cluster.fat_tree(1, 2, 4))
+    state.place(Job("runs", 1, duration_s=100.0), Placement((0,)))
+    state.place(Job("beside", 4, duration_s=9000.0), Placement((1, 1, 1, 1)))
+    policy = Cranny(preempt=False, lookahead=False).with_rules(
+        JobRules(constraints_of={"bound": Constraints(excluded=0b10)}.get)
+    )
+    bound, fits = Waiting(Job("bound", 4, duration_s=10.0)), Waiting(Job("fits", 1, duration_s=5000.0))
+    policy.key(bound)
+    policy.plan(state.snapshot(0.0, [bound]))
+    promises = policy._follow(state.snapshot(0.0, [bound])).promises
+    assert promises.kept_from("fits", 0.0, 5000.0) == {0: 0}
+    promises.make(promises.by_job["bound"]._replace(gpus=3, gpus_on=(3,)))
+    assert promises.kept_from("fits", 0.0, 5000.0) == {0: 1}
+    (start,) = policy.plan(state.snapshot(0.0, [fits])).actions
+    assert isinstance(start, Start)
+    assert start.placement.machines == (0,)
+
+
+def test_a_constrained_job_is_promised_no_start_that_delays_others_as_it_communicates() -> None:
+    """It starts at 100 s and would have ended by 1,000 s, but it may get two machines."""
+
+    def promised(length_s: float) -> set[str]:
+        state = ClusterState(Cluster.fat_tree(2, 2, 4))
+        for number in range(4):
+            job = Job(f"runs-{number}", 3, duration_s=1000.0 if number > 1 else 100.0)
+            state.place(job, Placement((number,) * 3))
+        rules = JobRules(constraints_of={"bound": Constraints(excluded=0b1100)}.get)
+        policy = Cranny(preempt=False, lookahead=False, wait=False).with_rules(rules)
+        queue = [Waiting(Job("head", 16, duration_s=10.0)), Waiting(Job("bound", 4, "vgg16", duration_s=length_s))]
+        for each in queue:
+            policy.key(each)
+        policy.plan(state.snapshot(0.0, queue))
+        return set(policy.promised_starts())
+
+    assert promised(200.0) == {"head", "bound"}
+    assert promised(880.0) == {"head"}
 
 
 def test_a_job_on_one_gpu_is_as_fast_wherever_it_goes_on() -> None:

@@ -69,7 +69,13 @@ class BetterMachines:
         constrained = constraints is not None and constraints.required
         self._promises.make(
             PromisedStart(
-                job.id, job.gpus, ready_s, machines, constrained, chosen=True, eligible=view.eligible(job)
+                job.id,
+                job.gpus,
+                ready_s,
+                machines,
+                constrained=constrained,
+                chosen=True,
+                eligible=view.eligible(job),
             )
         )
         self.due_s[job.id] = due_s

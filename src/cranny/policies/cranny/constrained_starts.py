@@ -5,6 +5,7 @@ however many are left elsewhere.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -15,10 +16,18 @@ from cranny.model.arrays import Floats, Ints
 
 
 class FirstStart(NamedTuple):
-    """When enough GPUs are expected to be free, and the machines that have them; inf if never."""
+    """When enough GPUs are expected to be free, on which machines, and how many there; inf if never."""
 
     start_s: float
     machines: tuple[int, ...] = ()
+    gpus_on: tuple[int, ...] = ()
+
+    @classmethod
+    def on(cls, start_s: float, gpus: Iterable[int]) -> "FirstStart":
+        """Return a start on GPUs of some machines, each named for each of its GPUs."""
+        counts = Counter(gpus)
+        machines = tuple(sorted(counts))
+        return cls(start_s, machines, tuple([counts[machine] for machine in machines]))
 
 
 NEVER = FirstStart(math.inf)
@@ -53,7 +62,7 @@ def _first_within(gpus: int, release_s: Floats, machines: Ints) -> FirstStart:
     start_s = float(times_s[first[-1]])
     if start_s == math.inf:
         return NEVER
-    return FirstStart(start_s, tuple(np.unique(machines[first // release_s.shape[1]]).tolist()))
+    return FirstStart.on(start_s, machines[first // release_s.shape[1]].tolist())
 
 
 def _first_spread(gpus: int, constraints: Constraints, release_s: Floats, racks: Sequence[Ints]) -> FirstStart:
@@ -72,4 +81,4 @@ def _first_spread(gpus: int, constraints: Constraints, release_s: Floats, racks:
     chosen = [*firsts[: constraints.spread], *rest[: gpus - constraints.spread]]
     if len(firsts) < constraints.spread or len(chosen) < gpus:
         return NEVER
-    return FirstStart(max(chosen)[0], tuple(sorted({machine for _, machine in chosen})))
+    return FirstStart.on(max(chosen)[0], (machine for _, machine in chosen))

@@ -201,10 +201,12 @@ class Followed:
         while (found := self.placing.best(job, view, seconds, kept, wanted)) is not None:
             found = found._replace(restart_s=restart_s)
             end_s = view.now_s + found.takes_s
-            taken = set(found.placement.machines).intersection(self.promises.only_machines(job.id, end_s))
+            left = self.promises.kept_for_constrained(job.id, end_s)
+            taken = {at: gpus for at, gpus in found.placement.counts.items() if gpus > left.get(at, gpus)}
             if not taken:
                 break
-            kept = [*kept, *taken]  # it would be there for longer, at the cost of jobs that can start on no others
+            # It would be there for longer, at the cost of jobs that can start on no others.
+            kept |= {machine: left[machine] for machine in taken}
         return found
 
     def placed_without(
@@ -373,25 +375,26 @@ class Followed:
         """Promise machines to the first job that its constraints let wait."""
         if self.constrained_head is not None and job.id not in self.promises:
             return
+        if self.expected.first(job, view, constraints).start_s == math.inf:
+            self.withdraw(job.id)
+            self._never.add(job.id)
+            return
         kept = self.promises.kept_from(job.id, view.now_s, math.inf)
-        start_s, machines = self.expected.first(job, view, constraints, kept)
-        end_s, eligible = start_s + self._policy.length_s(job), view.eligible(job)
-        if (
-            job.id not in self.promises
-            and start_s < math.inf
-            and not self.promises.allow(job.id, job.gpus, start_s, end_s, eligible)
-        ):
-            return  # it might delay what others were promised, and is promised a start after those
+        start_s, machines, gpus_on = self.expected.first(job, view, constraints, list(kept))
+        eligible = view.eligible(job)
+        if job.id not in self.promises:
+            end_s = start_s + self.stops.most_runs_s(job)
+            if start_s == math.inf or not self.promises.allow(job.id, job.gpus, start_s, end_s, eligible):
+                return  # it might delay what others were promised, and is promised a start after those
+        if self.promises.must_keep_until(job.id, view.now_s, start_s):
+            return
         if start_s == math.inf:
             self.withdraw(job.id)
-            if self.expected.first(job, view, constraints).start_s == math.inf:
-                self._never.add(job.id)
             return
         if self.constrained_head is None:
             self.constrained_head = job.id
-        if self.promises.must_keep_until(job.id, view.now_s, start_s):
-            return
-        self.promises.make(PromisedStart(job.id, job.gpus, start_s, machines, constrained=True, eligible=eligible))
+        bound = PromisedStart(job.id, job.gpus, start_s, machines, gpus_on, constrained=True, eligible=eligible)
+        self.promises.make(bound)
 
     def waits(self, job: Job, view: Snapshot, seconds: float, found: "Priced") -> bool:
         """Let a job wait for better machines, if that pays, which could start now."""

@@ -1,7 +1,7 @@
 """The cluster as the policy sees it: which GPUs are free, and when the others are expected to be."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -93,8 +93,8 @@ class FreeGpus:
         """Return when each GPU is expected to be free, (machines, GPUs): never on a machine that takes no jobs."""
         return self.release_s if self._up == ALL else np.where(self._takes_jobs, self.release_s, math.inf)
 
-    def seen_by(self, job: Job, view: Snapshot, kept: Collection[int] = ()) -> "ClusterArrays":
-        """Return the machines that a job may use, without those kept, in a view or a what-if of it."""
+    def seen_by(self, job: Job, view: Snapshot, kept: Mapping[int, int] | None = None) -> "ClusterArrays":
+        """Return the machines that a job may use in a view or a what-if: of those kept, what is left."""
         eligible = view.eligible(job)
         if eligible == ALL and not view.is_what_if:
             if not kept:
@@ -102,7 +102,8 @@ class FreeGpus:
             free = self.free.copy()
         else:
             free = view.usable(job, view.free).astype(np.int64)
-        free[list(kept)] = 0
+        for machine, gpus in (kept or {}).items():
+            free[machine] = min(free[machine], gpus)
         return self._with_free(free)
 
     def only(self, at: "ClusterArrays", machines: Flags) -> "ClusterArrays":

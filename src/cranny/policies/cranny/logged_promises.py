@@ -19,6 +19,7 @@ def written(at: "Followed") -> dict[str, dict[str, Any]]:
             "gpus": each.gpus,
             "start_s": float(each.start_s),
             "machines": [names[machine] for machine in each.machines],
+            "gpus_on": list(each.gpus_on),
             "constrained": each.constrained,
             "chosen": each.chosen,
             "first": each.job_id in (at.head, at.constrained_head),  # of the queue that did not fit
@@ -41,5 +42,6 @@ def _known(promises: Mapping[str, Mapping[str, Any]], there: Mapping[str, int]) 
     for job_id, said in promises.items():
         if all(name in there for name in said["machines"]):
             machines = tuple([there[name] for name in said["machines"]])
-            chosen = said.get("chosen", False)  # logs of older versions do not say
-            yield PromisedStart(job_id, said["gpus"], said["start_s"], machines, said["constrained"], chosen)
+            # Logs of older versions do not say all.
+            on, chosen = tuple(said.get("gpus_on", ())), said.get("chosen", False)
+            yield PromisedStart(job_id, said["gpus"], said["start_s"], machines, on, said["constrained"], chosen)

@@ -318,8 +318,8 @@ class MoveSearch:
 
     def _place(self, job: Job, view: Snapshot, seconds: float, kept: Collection[int] = ()) -> Placement | None:
         """Return where a job would cost least within its constraints; None if it does not fit."""
-        kept = [*kept, *self._rules.kept]
-        found = self._placing.best(job, view, seconds, kept, self._rules.constraints_of(job.id))
+        closed = dict.fromkeys([*kept, *self._rules.kept], 0)
+        found = self._placing.best(job, view, seconds, closed, self._rules.constraints_of(job.id))
         return None if found is None else found.placement
 
     def _may_be(self, there: ExpectedRun) -> bool:

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from cranny.policies.cranny.shifting import PhasedLinks
 
 ON_ONE_MACHINE = Effect(1.0)
+NONE_KEPT: Mapping[int, int] = {}
 MOST_KNOWN = 4096  # kinds of jobs whose slowdown alone is kept
 ALIKE = 10  # sets of machines at most that are tried where links are shared in phases: as many as CASSINI does
 
@@ -96,16 +97,16 @@ class Placing:
         job: Job,
         view: Snapshot,
         seconds: float,
-        kept: Collection[int] = (),
+        kept: Mapping[int, int] = NONE_KEPT,
         constraints: Constraints | None = None,
     ) -> Priced | None:
         """Return the cheapest placement of a job that runs for so long on one machine; None if it does not fit.
 
-        Its constraints hold, and it is on none of the machines `kept` for others.
+        Its constraints hold, and of the machines `kept` for others it has no more GPUs than these leave.
         """
         each = None if constraints is None else constraints.per_machine
         if constraints is not None and constraints.excluded:
-            kept = [*kept, *members(constraints.excluded)]
+            kept = {**kept, **dict.fromkeys(members(constraints.excluded), 0)}
         if job.resources is not None or each is not None:
             view = shown_to(job, view, Constraints(per_machine=each))
         at = self._gpus.seen_by(job, view, kept)
@@ -174,10 +175,16 @@ class Placing:
         return found if math.isfinite(found) else self._alone(job, self._gpus.by_rack)
 
     def slowdown_apart(self, job: Job) -> float:
-        """Return how much longer than on one machine a job runs alone with as few workers together as possible."""
-        return self._known_slowdown(
-            "apart", job, lambda: self._slowdown_on(job, tuple(np.resize(self._apart, job.gpus).tolist()))
-        )
+        """Return how much longer than on one machine a job runs alone on as many machines as possible."""
+
+        def found() -> float:
+            each, more = divmod(job.gpus, len(self._apart))
+            gpus = np.full(len(self._apart), each)
+            gpus[:more] += 1
+            held = zip(self._apart.tolist(), gpus.tolist(), strict=True)
+            return self._slowdown_on(job, self._ranks(job, tuple(sorted(pair for pair in held if pair[1]))))
+
+        return self._known_slowdown("apart", job, found)
 
     def _alone(self, job: Job, machines: Ints) -> float:
         """Return how much longer than on one machine a job runs alone on the first of some machines."""
@@ -249,7 +256,7 @@ class Placing:
             for kind in (kernel.ANY, kernel.IN_USE):
                 yield _held(room.best, int(kernel.of_racks(at, kind, room.racks, now_s, seconds, room.best)))
 
-    def _alike(self, job: Job, best: Priced, view: Snapshot, kept: Collection[int]) -> list[Held]:
+    def _alike(self, job: Job, best: Priced, view: Snapshot, kept: Mapping[int, int]) -> list[Held]:
         """Return sets of machines like those of the best so far, if jobs would contend there."""
         if not best.effect.slowed:
             return []
@@ -257,7 +264,8 @@ class Placing:
         ranks = [
             action.placement.machines for plan in plans for action in plan.actions if isinstance(action, Start)
         ]
-        return [tuple(sorted(Counter(each).items())) for each in ranks if not set(each) & set(kept)]
+        alike = [tuple(sorted(Counter(each).items())) for each in ranks]
+        return [held for held in alike if all(gpus <= kept.get(machine, gpus) for machine, gpus in held)]
 
     def _priced(
         self, job: Job, sets: Sequence[Held], at: "ClusterArrays", view: Snapshot, seconds: float

@@ -10,6 +10,7 @@ once their start is due.
 
 import math
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
@@ -31,6 +32,7 @@ class PromisedStart(NamedTuple):
     gpus: int
     start_s: float
     machines: tuple[int, ...] = ()
+    gpus_on: tuple[int, ...] = ()  # GPUs that it needs of each of them; if it does not say, all
     constrained: bool = False  # it can start on no others
     chosen: bool = False  # it could have started elsewhere
     eligible: int = ALL  # machines that have its type of GPU, in its partition, as a set
@@ -90,18 +92,35 @@ class PromisedStarts:
         """Say whether a job must start now as it was promised; before that it must not delay other promises."""
         return self.must_keep(job_id) and self.by_job[job_id].is_due(now_s)
 
-    def kept_from(self, job_id: str, now_s: float, end_s: float) -> list[int]:
-        """Return machines that are kept for other jobs than this, which ends then.
+    def kept_from(self, job_id: str, now_s: float, end_s: float) -> dict[int, int]:
+        """Return the machines kept for others than a job that ends then, and how many GPUs are left for it.
 
         What others chose is kept for them until the start that it was promised itself is due.
         """
         due = self.is_due(job_id, now_s)
-        return _machines((each for each in self.by_job.values() if not (due and each.chosen)), job_id, end_s)
+        return self._left_on((each for each in self.by_job.values() if not (due and each.chosen)), job_id, end_s)
 
-    def only_machines(self, job_id: str, end_s: float) -> list[int]:
-        """Return machines promised to other jobs that can start on no others, before some time."""
+    def kept_for_constrained(self, job_id: str, end_s: float) -> dict[int, int]:
+        """Return the same of machines promised to jobs that can start on no others."""
         bound = (each for each in self.by_job.values() if each.constrained and not each.chosen)
-        return _machines(bound, job_id, end_s)
+        return self._left_on(bound, job_id, end_s)
+
+    def _left_on(self, promises: Iterable[PromisedStart], job_id: str, end_s: float) -> dict[int, int]:
+        """Return the GPUs that a job may have of machines promised to others for starts before it ends."""
+        left: dict[int, int] = {}
+        needed: Counter[int] = Counter()
+        for promise in promises:
+            if promise.job_id == job_id or end_s <= promise.start_s:
+                continue
+            if not promise.gpus_on:
+                left |= dict.fromkeys(promise.machines, 0)
+                continue
+            release_s = self._release_s()
+            for machine, gpus in zip(promise.machines, promise.gpus_on, strict=True):
+                free = int(np.count_nonzero(release_s[machine] <= promise.start_s))
+                left[machine] = min(left.get(machine, free), free)
+                needed[machine] += gpus
+        return {machine: max(0, free - needed[machine]) for machine, free in left.items()}
 
     def _before(self, job_id: str) -> Iterator[PromisedStart]:
         """Yield the promises to others that come before that to a job: not what they chose after it was made."""
@@ -226,13 +245,3 @@ def _on(placement: Placement, machines: int) -> int:
     if machines == ALL:
         return len(placement.machines)
     return sum(machines >> machine & 1 for machine in placement.machines)
-
-
-def _machines(promises: Iterable[PromisedStart], job_id: str, end_s: float) -> list[int]:
-    """Return machines that were promised to other jobs than this, which ends then, for starts before that."""
-    return [
-        machine
-        for promise in promises
-        if promise.job_id != job_id and end_s > promise.start_s
-        for machine in promise.machines
-    ]

@@ -91,15 +91,15 @@ class Stops:
     def take_kept(
         self, waiter: Waiter, stopped: Collection[Expected], placement: Placement, view: Snapshot
     ) -> bool:
-        """Say whether a job that runs in place of others would take more than their GPUs of a kept machine.
+        """Say whether a job in place of others would take more of a kept machine than these had and is left.
 
         It is kept for a job that can start on no others; those that jobs only chose to wait for may be taken.
         """
-        kept = self._promises.only_machines(waiter.job.id, view.now_s + waiter.runs_s)
+        left = self._promises.kept_for_constrained(waiter.job.id, view.now_s + waiter.runs_s)
         freed: Counter[int] = Counter()
         for each in stopped:
             freed.update(each.running.placement.counts)
-        return any(placement.counts[machine] > freed[machine] for machine in kept)
+        return any(placement.counts[machine] > freed[machine] + gpus for machine, gpus in left.items())
 
     def make_way(self, queue: Queue, head: str | None, view: Snapshot) -> MadeWay | None:
         """Return a job on several machines that makes way for waiting ones of one machine each, if that pays.
@@ -139,9 +139,16 @@ class Stops:
             longest_s,
         )
 
+    def most_runs_s(self, job: Job) -> float:
+        """Return how long a waiting job runs at most, once it starts."""
+        if job.id in self.left_s:
+            return job.restart_s + self.left_s[job.id] * self._slowest(job)
+        return self._policy.length_s(job) * self._slowest(job)
+
     def _slowest(self, job: Job) -> float:
-        """Return how much longer than on one machine a job may take where it goes on: apart, on slow GPUs."""
-        return self._placing.slowdown_apart(job) * self._types.most_s(job, 1.0)
+        """Return how much longer than on one machine a job may take: on many machines, on slow GPUs."""
+        slowdown = max(self._placing.slowdown_alone(job), self._placing.slowdown_apart(job))
+        return slowdown * self._types.most_s(job, 1.0)
 
     def _longest_s(self, view: Snapshot) -> float:
         """Return the longest completion time of jobs that run, and of the first that wait if they started now."""
@@ -165,9 +172,10 @@ class Stops:
             job = each.running.submitted
             self._since_s[job.id] = now_s
             constrained = self._required(job.id) is not None
-            machines = tuple(each.running.held) if constrained else ()
+            held = each.running.placement.counts if constrained else {}
+            on = tuple(held), tuple(held.values())
             start_s, eligible = now_s + most_s - job.restart_s, view.eligible(job)
-            self._promises.make(PromisedStart(job.id, job.gpus, start_s, machines, constrained, eligible=eligible))
+            self._promises.make(PromisedStart(job.id, job.gpus, start_s, *on, constrained, eligible=eligible))
 
     def started(self, running: Running) -> None:
         """Note a job that starts, or goes on."""
