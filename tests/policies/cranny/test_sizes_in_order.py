@@ -42,6 +42,26 @@ def test_gpus_that_are_too_few_for_a_job_are_no_reason_to_take_some_from_others(
     assert sizes(more, jobs[1], divided_job("c", 10, 120.0)) == {"a": 13, "b": 10, "c": 0}
 
 
+@pytest.mark.parametrize(
+    ("most", "submit_s", "now_s", "expected"),
+    [
+        (16, 50.0, 50.0, {"a": 16, "b": 8, "c": 0}),  # six GPUs are less than seven
+        (14, 50.0, 50.0, {"a": 14, "b": 8, "c": 0}),  # what is left then is less than the least that it can have
+        (11, 50.0, 50.0, {"a": 11, "b": 8, "c": 5}),
+        (10, 50.0, 50.0, {"a": 10, "b": 8, "c": 6}),
+        (16, 0.0, 50.0, {"a": 10, "b": 8, "c": 6}),  # it would end last
+        (16, 50.0, 9000.0, {"a": 10, "b": 8, "c": 6}),  # it may no longer be passed
+    ],
+)
+def test_others_may_have_more_than_they_want_before_a_job_has_too_little(
+    most: int, submit_s: float, now_s: float, expected: dict[str, int]
+) -> None:
+    first = [divided_job("a", 10, 100.0)._replace(most=most), divided_job("b", 8, 100.0)]
+    came = divided_job("c", 10, 105.0)
+    later = came._replace(job=replace(came.job, submit_s=submit_s))
+    assert sizes(*first, later, now_s=now_s) == expected
+
+
 def test_a_job_on_which_the_end_of_all_depends_comes_first() -> None:
     short = [divided_job(f"short-{number}", 12, 100.0) for number in range(4)]  # 200 s together
     assert sizes(*short, divided_job("long", 12, 1000.0))["long"] == 12
