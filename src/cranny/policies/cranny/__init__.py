@@ -273,9 +273,7 @@ class Cranny:
                 return None
             waiter = waiter.running_for(restart_s(waiting) + found.takes_s)
             placement = found.placement
-        if not at.stops.pay(waiter, stopped, placement, view) or at.stops.take_kept(
-            waiter, stopped, placement, view
-        ):
+        if not at.stops.pay(waiter, stopped, placement, view):
             return None
         at.stops.stop(stopped, {job.id}, view)
         stops = [Stop(each.running.job.id, f"preempted by job {job.id!r}") for each in stopped]
@@ -393,8 +391,7 @@ class Cranny:
         found = None
         soonest_s = now_s + restart_s(waiting) + at.types.least_s(job, seconds)
         if promised or at.promises.allow(job.id, job.gpus, now_s, soonest_s, eligible):
-            wanted = self.rules.constraints_of(job.id)
-            found = at.placed(job, view, seconds, restart_s(waiting), wanted)
+            found = at.placed(waiting, view, seconds)
             if found is None:
                 found = self._with_fewer(waiting, view, at)
             if found is None:
@@ -423,8 +420,7 @@ class Cranny:
         # An iteration communicates about as long with fewer workers, so that need not be compared.
         if now_s + FEWER * (longer_s - seconds) >= at.expected.earliest_s(job, view):
             return None
-        wanted = self.rules.constraints_of(job.id)
-        found = at.placed(as_trained(job, workers), view, longer_s, restart_s(waiting), wanted)
+        found = at.placed(waiting._replace(job=as_trained(job, workers)), view, longer_s)
         if found is None:
             return None
         end_s = now_s + found.takes_s

@@ -28,6 +28,7 @@ from cranny.policies.cranny.placing import Placing
 from cranny.policies.cranny.preemption import Expected
 from cranny.policies.cranny.promised_starts import PromisedStart, PromisedStarts
 from cranny.policies.cranny.queue_key import queue_key
+from cranny.policies.cranny.restarts import restart_s
 from cranny.policies.cranny.sizes import SizesSeen
 from cranny.policies.cranny.stops import Stops
 from cranny.policies.cranny.tail import Tail, late_first
@@ -192,14 +193,13 @@ class Followed:
                     self._links.start(each.running, each.end_s)
             self._tried.clear()
 
-    def placed(
-        self, job: Job, view: Snapshot, seconds: float, restart_s: float, wanted: Constraints | None
-    ) -> "Priced | None":
-        """Return where a job would start now, beside what was promised to others."""
-        end_s = view.now_s + restart_s + self.types.most_s(job, seconds)
+    def placed(self, waiting: Waiting, view: Snapshot, seconds: float) -> "Priced | None":
+        """Return where a job would start now that then takes so long, beside what was promised to others."""
+        job, wanted = waiting.job, self._policy.rules.constraints_of(waiting.job.id)
+        end_s = view.now_s + restart_s(waiting) + self.types.most_s(job, seconds)
         kept = self.promises.kept_from(job.id, view.now_s, end_s)
         while (found := self.placing.best(job, view, seconds, kept, wanted)) is not None:
-            found = found._replace(restart_s=restart_s)
+            found = found._replace(restart_s=restart_s(waiting))
             end_s = view.now_s + found.takes_s
             left = self.promises.kept_for_constrained(job.id, end_s)
             taken = {at: gpus for at, gpus in found.placement.counts.items() if gpus > left.get(at, gpus)}

@@ -77,29 +77,29 @@ class Stops:
     def pay(self, waiter: Waiter, stopped: Collection[Expected], placement: Placement, view: Snapshot) -> bool:
         """Say whether it pays to stop some jobs for a waiting one that is placed now.
 
-        Of GPUs that are free anyway it may take those that are not promised to others.
+        Of GPUs that are free anyway it may take those that are not promised to others, nor kept for them.
         """
         job, now_s = waiter.job, view.now_s
         freed = [each.running.placement for each in stopped]
         if not self._promises.allow_in_place(job.id, [placement], freed, now_s, now_s + waiter.runs_s):
+            return False
+        if self._take_kept(waiter, freed, placement, view):
             return False
         rules = self._rules({job.id}, view)
         losses_s = [rules.loss_s(each, waiter) for each in stopped]
         slowdowns = [each.slowdowns(loss_s) for each, loss_s in zip(stopped, losses_s, strict=True)]
         return rules.pays((waiter,), math.fsum(losses_s), math.fsum(slowdowns))
 
-    def take_kept(
-        self, waiter: Waiter, stopped: Collection[Expected], placement: Placement, view: Snapshot
-    ) -> bool:
-        """Say whether a job in place of others would take more of a kept machine than these had and is left.
+    def _take_kept(self, waiter: Waiter, freed: Iterable[Placement], placement: Placement, view: Snapshot) -> bool:
+        """Say whether a job would take more of a kept machine than the jobs had that are stopped and than is left.
 
         It is kept for a job that can start on no others; those that jobs only chose to wait for may be taken.
         """
         left = self._promises.kept_for_constrained(waiter.job.id, view.now_s + waiter.runs_s)
-        freed: Counter[int] = Counter()
-        for each in stopped:
-            freed.update(each.running.placement.counts)
-        return any(placement.counts[machine] > freed[machine] + gpus for machine, gpus in left.items())
+        had: Counter[int] = Counter()
+        for each in freed:
+            had.update(each.counts)
+        return any(placement.counts[machine] > had[machine] + gpus for machine, gpus in left.items())
 
     def make_way(self, queue: Queue, head: str | None, view: Snapshot) -> MadeWay | None:
         """Return a job on several machines that makes way for waiting ones of one machine each, if that pays.
