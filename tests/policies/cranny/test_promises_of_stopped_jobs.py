@@ -9,15 +9,17 @@ from tests.policies.cranny.test_stops import ONE_MACHINE, Recorded, full
 from tests.policies.cranny.test_what_must_hold import CLUSTER
 
 from cranny.core.constraints import Constraints
+from cranny.core.engine import Engine
 from cranny.core.protocol import JobRules
 from cranny.core.snapshot import Waiting
 from cranny.core.state import ClusterState
 from cranny.core.traffic import communication, isolated
 from cranny.model.cluster import Cluster
+from cranny.model.event import MachineDrained, Submitted
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.model.plan import Start
-from cranny.policies.cranny import Cranny
+from cranny.policies.cranny import Cranny, logged_promises
 from cranny.policies.cranny.promised_starts import PromisedStart, PromisedStarts
 from cranny.sim.replay import Replay
 
@@ -111,16 +113,16 @@ def test_a_start_is_due_when_the_last_job_before_it_ends_a_moment_too_early() ->
 
 def test_a_job_is_promised_no_later_start_until_its_own_has_passed() -> None:
     engine, policy = full()
-    at, job = policy._at, Job("waits", 8, duration_s=10.0)
+    at, waits = policy._at, Waiting(Job("waits", 8, duration_s=10.0))
     assert at is not None
     at.promises.make(PromisedStart("waits", 8, 500.0))
     for now_s, promised_s in ((100.0, 500.0), (500.0, 1000.0)):  # all jobs end at 1,000 s
-        at.promise_start(job, engine.state.snapshot(now_s))
+        at.promise_start(waits, engine.state.snapshot(now_s))
         assert at.promises.by_job["waits"].start_s == promised_s
     engine.finish("long-0", 600.0)
     at.promises.make(PromisedStart("waits", 2, 900.0))
     policy.follow(engine.state.snapshot(600.0))
-    at.promise_start(Job("waits", 2, duration_s=10.0), engine.state.snapshot(600.0))
+    at.promise_start(Waiting(Job("waits", 2, duration_s=10.0)), engine.state.snapshot(600.0))
     assert at.promises.by_job["waits"].start_s == 600.0
 
 
@@ -187,6 +189,47 @@ def test_of_a_machine_promised_to_a_job_that_needs_one_gpu_of_it_others_may_have
     (start,) = policy.plan(state.snapshot(0.0, [fits])).actions
     assert isinstance(start, Start)
     assert start.placement.machines == (0,)
+
+
+def test_a_job_with_so_many_gpus_of_each_machine_takes_none_of_what_is_kept_of_one() -> None:
+    """Of the first machine two GPUs are left, and it needs three of each: only the others will do."""
+    state = ClusterState(Cluster.fat_tree(2, 2, 8))
+    for machine, gpus, length_s in ((0, 5, 100.0), (1, 5, 9000.0), (3, 8, 9000.0)):
+        state.place(Job(f"runs-{machine}", gpus, duration_s=length_s), Placement((machine,) * gpus))
+    constraints = {"bound": Constraints(excluded=0b1110), "even": Constraints(per_machine=3)}
+    policy = Cranny(preempt=False, wait=False).with_rules(JobRules(constraints_of=constraints.get))
+    queue = [Waiting(Job("bound", 6, duration_s=10.0)), Waiting(Job("even", 6, duration_s=5000.0))]
+    for each in queue:
+        policy.key(each)
+    (start,) = policy.plan(state.snapshot(0.0, queue)).actions
+    assert isinstance(start, Start)
+    assert set(start.placement.machines) == {1, 2}
+    promises = policy._follow(state.snapshot(0.0, queue)).promises
+    assert promises.kept_from("even", 0.0, 5000.0) == {0: 2}
+
+
+def test_a_constrained_job_is_promised_others_when_one_of_its_machines_takes_no_jobs() -> None:
+    rules = JobRules(constraints_of={"head": Constraints(same_rack="required")}.get)
+    policy = Cranny(preempt=False, lookahead=False).with_rules(rules)
+    engine = Engine(ClusterState(Cluster.fat_tree(1, 4, 4)), policy)
+    runs = [Job("soon", 4, duration_s=10_000.0), Job("late", 4, duration_s=100_000.0)]
+    engine.handle_all([Submitted(job) for job in runs], 0.0)
+    engine.handle(Submitted(Job("head", 12, submit_s=1.0, duration_s=5000.0)), 1.0)
+    assert policy.promised_starts() == {"head": 10_000.0}
+    held = {machine for running in engine.state.running.values() for machine in running.held}
+    engine.handle(MachineDrained(min({0, 1, 2, 3} - held)), 2.0)
+    assert policy.promised_starts() == {"head": 100_000.0}
+
+
+def test_the_log_says_how_many_gpus_of_each_machine_are_promised() -> None:
+    cluster = Cluster.fat_tree(1, 2, 4)
+    at = Cranny()._follow(ClusterState(cluster).snapshot(0.0))
+    bound = PromisedStart("bound", 3, 50.0, (0, 1), (1, 2), constrained=True)
+    at.promises.make(bound)
+    logged = logged_promises.written(at)
+    assert logged_promises.read(logged, cluster).promises == (bound,)
+    del logged["bound"]["gpus_on"]  # as older versions wrote it
+    assert logged_promises.read(logged, cluster).promises == (bound._replace(gpus_on=()),)
 
 
 def test_a_constrained_job_is_promised_no_start_that_delays_others_as_it_communicates() -> None:

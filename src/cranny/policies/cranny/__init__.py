@@ -395,7 +395,7 @@ class Cranny:
             if found is None:
                 found = self._with_fewer(waiting, view, at)
             if found is None:
-                at.promise_start(job, view)
+                at.promise_start(waiting, view)
             elif len(found.placement.machines) < job.gpus:
                 return found
             elif at.waits(job, view, seconds, found):

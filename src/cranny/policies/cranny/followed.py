@@ -347,17 +347,18 @@ class Followed:
         """Note that a job need not be tried again before something ends."""
         self.refused.add(job.id)
 
-    def promise_start(self, job: Job, view: Snapshot) -> None:
+    def promise_start(self, waiting: Waiting, view: Snapshot) -> None:
         """Promise the first job that does not fit a start; one whose start has passed, a later one.
 
         A job that lacks other resources than GPUs is promised nothing, since it is not known when they are free.
         """
+        job = waiting.job
         if job.resources is not None and job.gpus <= view.available(job).gpus:
             self.withdraw(job.id)
             return
         constraints = self._required(job.id)
         if constraints is not None:
-            self._promise_machines(job, view, constraints)
+            self._promise_machines(waiting, view, constraints)
         elif self.head is None or job.id in self.promises:
             start_s = self.expected.earliest_s(job, view)
             if start_s == math.inf:
@@ -371,30 +372,37 @@ class Followed:
             if not self.promises.must_keep_until(job.id, view.now_s, start_s):
                 self.promises.make(PromisedStart(job.id, job.gpus, start_s, eligible=view.eligible(job)))
 
-    def _promise_machines(self, job: Job, view: Snapshot, constraints: Constraints) -> None:
+    def _promise_machines(self, waiting: Waiting, view: Snapshot, constraints: Constraints) -> None:
         """Promise machines to the first job that its constraints let wait."""
+        job = waiting.job
         if self.constrained_head is not None and job.id not in self.promises:
             return
-        if self.expected.first(job, view, constraints).start_s == math.inf:
+        alone = self.expected.first(job, view, constraints)
+        if alone.start_s == math.inf:
             self.withdraw(job.id)
             self._never.add(job.id)
             return
         kept = self.promises.kept_from(job.id, view.now_s, math.inf)
-        start_s, machines, gpus_on = self.expected.first(job, view, constraints, list(kept))
-        eligible = view.eligible(job)
-        if job.id not in self.promises:
-            end_s = start_s + self.stops.most_runs_s(job)
-            if start_s == math.inf or not self.promises.allow(job.id, job.gpus, start_s, end_s, eligible):
+        found, eligible = self.expected.first(job, view, constraints, list(kept)), view.eligible(job)
+        own = self.promises.by_job.get(job.id)
+        if own is None:
+            end_s = found.start_s + self.stops.most_runs_s(waiting)
+            if found.start_s == math.inf or not self.promises.allow(
+                job.id, job.gpus, found.start_s, end_s, eligible
+            ):
                 return  # it might delay what others were promised, and is promised a start after those
-        if self.promises.must_keep_until(job.id, view.now_s, start_s):
+        elif self.promises.must_keep_until(job.id, view.now_s, found.start_s) and all(
+            map(view.is_up, own.machines)
+        ):
             return
-        if start_s == math.inf:
-            self.withdraw(job.id)
-            return
+        elif found.start_s == math.inf:  # others were promised all of its machines
+            if own.chosen:
+                self.withdraw(job.id)
+                return
+            found = alone
         if self.constrained_head is None:
             self.constrained_head = job.id
-        bound = PromisedStart(job.id, job.gpus, start_s, machines, gpus_on, constrained=True, eligible=eligible)
-        self.promises.make(bound)
+        self.promises.make(PromisedStart(job.id, job.gpus, *found, constrained=True, eligible=eligible))
 
     def waits(self, job: Job, view: Snapshot, seconds: float, found: "Priced") -> bool:
         """Let a job wait for better machines, if that pays, which could start now."""

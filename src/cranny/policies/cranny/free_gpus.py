@@ -102,8 +102,9 @@ class FreeGpus:
             free = self.free.copy()
         else:
             free = view.usable(job, view.free).astype(np.int64)
-        for machine, gpus in (kept or {}).items():
-            free[machine] = min(free[machine], gpus)
+        if kept:
+            machines = list(kept)
+            free[machines] = np.minimum(free[machines], list(kept.values()))
         return self._with_free(free)
 
     def only(self, at: "ClusterArrays", machines: Flags) -> "ClusterArrays":

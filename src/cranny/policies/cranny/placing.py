@@ -86,9 +86,8 @@ class Placing:
         self._racks = racks
         cluster = gpus.cluster
         in_rack = np.concatenate([np.arange(len(machines)) for machines in gpus.racks])
-        self._apart: Ints = gpus.by_rack[
-            np.argsort(in_rack, kind="stable")
-        ]  # one machine of each rack after the other
+        # One machine of each rack after the other.
+        self._apart: Ints = gpus.by_rack[np.argsort(in_rack, kind="stable")]
         self._rack_gpus: list[int] = [int(gpus.size[machines].sum()) for machines in gpus.racks]
         self.room = Room(len(cluster.machines), len(cluster.rack_nodes), int(gpus.size.max()))
 
@@ -109,6 +108,8 @@ class Placing:
             kept = {**kept, **dict.fromkeys(members(constraints.excluded), 0)}
         if job.resources is not None or each is not None:
             view = shown_to(job, view, Constraints(per_machine=each))
+            if each is not None:  # it has so many GPUs of a machine, or none
+                kept = {machine: each if left >= each else 0 for machine, left in kept.items()}
         at = self._gpus.seen_by(job, view, kept)
         spread = constraints is not None and constraints.spread > 1
         if job.gpus < len(at.waste) and not spread and not self._types.matter_to(job):

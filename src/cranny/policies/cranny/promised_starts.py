@@ -4,8 +4,8 @@ At the time of a promise enough GPUs are expected to be free, counted as batch s
 are, and after all that was promised before. A job may start if it ends by then, or if enough are left anyway.
 
 A job that could start, and chooses to wait for better machines, has these kept for it. What others were promised
-before it chose comes first: such a job starts only if it delays none of them, and they may take its machines
-once their start is due.
+before it chose comes first: such a job starts only if it delays none of them. Its machines may be taken by any job
+once that is due which did not choose its start.
 """
 
 import math
@@ -109,13 +109,14 @@ class PromisedStarts:
         """Return the GPUs that a job may have of machines promised to others for starts before it ends."""
         left: dict[int, int] = {}
         needed: Counter[int] = Counter()
+        release_s: Floats | None = None
         for promise in promises:
             if promise.job_id == job_id or end_s <= promise.start_s:
                 continue
             if not promise.gpus_on:
                 left |= dict.fromkeys(promise.machines, 0)
                 continue
-            release_s = self._release_s()
+            release_s = self._release_s() if release_s is None else release_s
             for machine, gpus in zip(promise.machines, promise.gpus_on, strict=True):
                 free = int(np.count_nonzero(release_s[machine] <= promise.start_s))
                 left[machine] = min(left.get(machine, free), free)

@@ -1,4 +1,4 @@
-"""When a running job that can be resized is changed: its restart must pay."""
+"""Restarts: how long they take, and when changing a running job that can be resized is worth one."""
 
 from cranny.core.accounting import Running
 from cranny.core.snapshot import Snapshot, Waiting

@@ -4,8 +4,8 @@
 iterations take longer than those of any policy that does not resize jobs. Here jobs get what they want in order of
 the queue, running ones by what they have left. Where too few GPUs are left for a job, or less than 0.7 of what it
 wants, with which it would train slowly, others have them meanwhile as far as they are worth having, and the job
-only what these leave. One that may no longer be passed has them all the same, and so has the one that is expected
-to have the longest completion time. So that GPUs do not idle in the end,
+only what these leave. It has them all the same if it runs, if it may no longer be passed, or if it is expected to
+have the longest completion time. So that GPUs do not idle in the end,
 
     critical  a job beside which all others could end before it does comes first: if it started later, it would be
               left alone in the end, with most GPUs idle
@@ -83,7 +83,7 @@ def sizes_in_order(
     jobs: Sequence[DividedJob], gpus: int, critical: Collection[str], patience: float, now_s: float
 ) -> dict[str, int]:
     """Return how many of some GPUs each job has from now on, 0 for those that wait."""
-    queue = _in_order(jobs, critical, patience, now_s)
+    queue = _in_order(jobs, gpus, critical, patience, now_s)
     kept: dict[str, int] = {}  # what running jobs have, where a change would not pay
     while True:
         rest = [queued for queued in queue if queued.each.job.id not in kept]
@@ -95,7 +95,7 @@ def sizes_in_order(
 
 
 def _in_order(
-    jobs: Sequence[DividedJob], critical: Collection[str], patience: float, now_s: float
+    jobs: Sequence[DividedJob], gpus: int, critical: Collection[str], patience: float, now_s: float
 ) -> list[_Queued]:
     """Sort jobs by priority, critical ones and those that may no longer be passed first, and as in the queue."""
     longest = max(jobs, key=lambda each: (each.jct_s(now_s), each.job.id), default=None)
@@ -103,8 +103,9 @@ def _in_order(
     for each in jobs:
         key = queue_key(each.job, each.left_s, patience)
         due = key <= now_s
-        enough = math.ceil(each.wanted * ENOUGH * (1.0 - ROUNDING))
-        queued = _Queued(each, due, each.least if due or each is longest else max(each.least, enough))
+        enough = min(gpus, math.ceil(each.wanted * ENOUGH * (1.0 - ROUNDING)))
+        any_number = each.held or due or each is longest
+        queued = _Queued(each, due, each.least if any_number else max(each.least, enough))
         places.append((-each.job.priority, not due and each.job.id not in critical, key, each.job.id, queued))
     return [queued for *_, queued in sorted(places, key=lambda place: place[:4])]
 

@@ -15,7 +15,7 @@ import numpy as np
 from cranny.core.accounting import Running
 from cranny.core.backfill import DEPTH
 from cranny.core.constraints import Constraints
-from cranny.core.snapshot import Snapshot
+from cranny.core.snapshot import Snapshot, Waiting
 from cranny.model.job import Job
 from cranny.model.placement import Placement
 from cranny.policies.cranny import preemption
@@ -24,6 +24,7 @@ from cranny.policies.cranny.making_way import MadeWay, MakingWay, Queue
 from cranny.policies.cranny.placing import Placing
 from cranny.policies.cranny.preemption import Expected, Stopping, Waiter
 from cranny.policies.cranny.promised_starts import PromisedStart, PromisedStarts
+from cranny.policies.cranny.restarts import restart_s
 from cranny.policies.cranny.tail import Tail
 from cranny.policies.cranny.type_costs import TypeCosts
 
@@ -139,14 +140,14 @@ class Stops:
             longest_s,
         )
 
-    def most_runs_s(self, job: Job) -> float:
+    def most_runs_s(self, waiting: Waiting) -> float:
         """Return how long a waiting job runs at most, once it starts."""
-        if job.id in self.left_s:
-            return job.restart_s + self.left_s[job.id] * self._slowest(job)
-        return self._policy.length_s(job) * self._slowest(job)
+        return restart_s(waiting) + self._policy.left_s(waiting) * self._slowest(waiting.job)
 
     def _slowest(self, job: Job) -> float:
         """Return how much longer than on one machine a job may take: on many machines, on slow GPUs."""
+        if job.gpus == 1 and job.speeds is None:
+            return 1.0
         slowdown = max(self._placing.slowdown_alone(job), self._placing.slowdown_apart(job))
         return slowdown * self._types.most_s(job, 1.0)
 
@@ -173,7 +174,7 @@ class Stops:
             self._since_s[job.id] = now_s
             constrained = self._required(job.id) is not None
             held = each.running.placement.counts if constrained else {}
-            on = tuple(held), tuple(held.values())
+            on = tuple(held), tuple(held.values()) if sum(held.values()) == job.gpus else ()
             start_s, eligible = now_s + most_s - job.restart_s, view.eligible(job)
             self._promises.make(PromisedStart(job.id, job.gpus, start_s, *on, constrained, eligible=eligible))
 
