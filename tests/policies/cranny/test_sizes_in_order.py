@@ -14,7 +14,6 @@ from cranny.policies.cranny import Cranny
 from cranny.policies.cranny.dividing import suited_sizes
 from cranny.policies.cranny.followed import Followed
 from cranny.policies.cranny.sizes_in_order import DividedJob, critical_jobs, sizes_in_order
-from cranny.sim.replay import Replay
 
 GPUS = 24
 PATIENCE = 10.0
@@ -41,44 +40,6 @@ def test_gpus_that_are_too_few_for_a_job_are_no_reason_to_take_some_from_others(
     assert sizes(*jobs, divided_job("c", 10, 120.0)) == {"a": 10, "b": 10, "c": 0}
     more = jobs[0]._replace(most=13)
     assert sizes(more, jobs[1], divided_job("c", 10, 120.0)) == {"a": 13, "b": 10, "c": 0}
-
-
-@pytest.mark.parametrize(
-    ("most", "submit_s", "now_s", "expected"),
-    [
-        (16, 50.0, 50.0, {"a": 16, "b": 8, "c": 0}),  # six GPUs are less than seven
-        (14, 50.0, 50.0, {"a": 14, "b": 8, "c": 0}),  # what is left then is less than the least that it can have
-        (11, 50.0, 50.0, {"a": 11, "b": 8, "c": 5}),
-        (10, 50.0, 50.0, {"a": 10, "b": 8, "c": 6}),
-        (16, 0.0, 50.0, {"a": 10, "b": 8, "c": 6}),  # it would end last
-        (16, 50.0, 9000.0, {"a": 10, "b": 8, "c": 6}),  # it may no longer be passed
-    ],
-)
-def test_others_may_have_more_than_they_want_before_a_job_has_too_little(
-    most: int, submit_s: float, now_s: float, expected: dict[str, int]
-) -> None:
-    first = [divided_job("a", 10, 100.0)._replace(most=most), divided_job("b", 8, 100.0)]
-    came = divided_job("c", 10, 105.0)
-    later = came._replace(job=replace(came.job, submit_s=submit_s))
-    assert sizes(*first, later, now_s=now_s) == expected
-
-
-def test_the_first_need_not_wait_for_more_gpus_than_there_are() -> None:
-    wide = divided_job("wide", 16, 100.0)._replace(job=Job("wide", 16, duration_s=100.0, least_gpus=4))
-    more = divided_job("more", 4, 900.0)._replace(most=8)
-    assert sizes_in_order([wide, more], 8, (), PATIENCE, 0.0) == {"wide": 8, "more": 0}
-
-
-@pytest.mark.parametrize("restart_s", [0.0, 60.0, 300.0])
-def test_jobs_do_not_take_turns_at_having_too_little(restart_s: float) -> None:
-    """Three jobs share the GPUs of one and a half; each that ends asks anew how they are divided."""
-    jobs = [
-        Job(name, 10, "resnet50", duration_s=5000.0, least_gpus=4, most_gpus=12, restart_s=restart_s)
-        for name in ("a", "b", "c")
-    ]
-    short = [Job(f"short-{at}", 1, submit_s=300.0 * (at + 1), duration_s=5.0) for at in range(40)]
-    result = Replay(Cluster.fat_tree(1, 1, 17), Cranny()).run([*jobs, *short])
-    assert int(result.jobs["restarts"].sum()) <= 2
 
 
 def test_a_job_on_which_the_end_of_all_depends_comes_first() -> None:

@@ -2,10 +2,8 @@
 
 `has-resets` divides GPUs among all jobs, so that most of them train with fewer workers than they ask for, and
 iterations take longer than those of any policy that does not resize jobs. Here jobs get what they want in order of
-the queue, running ones by what they have left. Where too few GPUs are left for a job, or less than 0.7 of what it
-wants, with which it would train slowly, others have them meanwhile as far as they are worth having, and the job
-only what these leave. It has them all the same if it runs, if it may no longer be passed, or if it is expected to
-have the longest completion time. So that GPUs do not idle in the end,
+the queue, running ones by what they have left; a job for which too few GPUs are left waits, and running ones have
+them meanwhile, as far as they are worth having. So that GPUs do not idle in the end,
 
     critical  a job beside which all others could end before it does comes first: if it started later, it would be
               left alone in the end, with most GPUs idle
@@ -22,10 +20,9 @@ from typing import NamedTuple
 from cranny.model.job import Job
 from cranny.policies._shared.heterogeneous.instance import min_gpus
 from cranny.policies.cranny.queue_key import queue_key
-from cranny.policies.cranny.restarts import RESTARTS, ROUNDING
+from cranny.policies.cranny.restarts import RESTARTS
 
 STAYS = 0.8  # of the work of others is enough for a job to stay critical: else it might be stopped again and again
-ENOUGH = 0.7  # of the workers that a job wants, before others have more than they want
 
 
 class DividedJob(NamedTuple):
@@ -47,10 +44,6 @@ class DividedJob(NamedTuple):
         """Return how long it takes with so many workers, communication aside."""
         return self.left_s * self.job.gpus / workers
 
-    def jct_s(self, now_s: float) -> float:
-        """Return its completion time if it has what it wants from now on."""
-        return now_s - self.job.submit_s + self.seconds(self.wanted)
-
     def makes_way(self, other_s: float) -> bool:
         """Say whether it should give up GPUs to a job that takes so long."""
         restarts_s = RESTARTS * self.job.restart_s
@@ -62,7 +55,6 @@ class _Queued(NamedTuple):
 
     each: DividedJob
     due: bool  # it may no longer be passed
-    enough: int  # workers with which it comes before others that could have more
 
 
 def critical_jobs(jobs: Sequence[DividedJob], gpus: int, before: Collection[str] = ()) -> set[str]:
@@ -83,7 +75,7 @@ def sizes_in_order(
     jobs: Sequence[DividedJob], gpus: int, critical: Collection[str], patience: float, now_s: float
 ) -> dict[str, int]:
     """Return how many of some GPUs each job has from now on, 0 for those that wait."""
-    queue = _in_order(jobs, gpus, critical, patience, now_s)
+    queue = _in_order(jobs, critical, patience, now_s)
     kept: dict[str, int] = {}  # what running jobs have, where a change would not pay
     while True:
         rest = [queued for queued in queue if queued.each.job.id not in kept]
@@ -95,48 +87,33 @@ def sizes_in_order(
 
 
 def _in_order(
-    jobs: Sequence[DividedJob], gpus: int, critical: Collection[str], patience: float, now_s: float
+    jobs: Iterable[DividedJob], critical: Collection[str], patience: float, now_s: float
 ) -> list[_Queued]:
     """Sort jobs by priority, critical ones and those that may no longer be passed first, and as in the queue."""
-    longest = max(jobs, key=lambda each: (each.jct_s(now_s), each.job.id), default=None)
     places = []
     for each in jobs:
         key = queue_key(each.job, each.left_s, patience)
-        due = key <= now_s
-        enough = min(gpus, math.ceil(each.wanted * ENOUGH * (1.0 - ROUNDING)))
-        any_number = each.held or due or each is longest
-        queued = _Queued(each, due, each.least if any_number else max(each.least, enough))
-        places.append((-each.job.priority, not due and each.job.id not in critical, key, each.job.id, queued))
-    return [queued for *_, queued in sorted(places, key=lambda place: place[:4])]
+        passed = each.job.id not in critical and key > now_s
+        places.append((-each.job.priority, passed, key, each.job.id, each))
+    return [_Queued(each, key <= now_s) for *_, key, _, each in sorted(places, key=lambda place: place[:4])]
 
 
 def _given(queue: Sequence[_Queued], gpus: int, up: int) -> dict[str, int]:
-    """Give jobs in order what they want of some GPUs, then more to these, and what is left to the others.
+    """Give jobs in order what they want of some GPUs, and those that then have some what they leave.
 
     A job that may no longer be passed lets no other start after it, unless it needs more GPUs than are up.
     """
     sizes: dict[str, int] = {}
-    others: list[DividedJob] = []  # for which too few were left
     idle, passable = gpus, True
-    for each, due, enough in queue:
-        sizes[each.job.id] = 0
-        if passable or each.held:
-            workers = min(each.wanted, idle)
-            if workers >= enough:
-                sizes[each.job.id] = workers
-                idle -= workers
-            else:
-                others.append(each)
+    for each, due in queue:
+        workers = min(each.wanted, idle)
+        sizes[each.job.id] = workers if workers >= each.least and (passable or each.held) else 0
+        idle -= sizes[each.job.id]
         passable = passable and not (due and each.least <= up and not sizes[each.job.id])
-    for each, _, _ in queue:
-        if sizes[each.job.id]:
-            more = min(idle, max(0, each.most - sizes[each.job.id]))
-            sizes[each.job.id] += more
-            idle -= more
-    for each in others:
-        if idle >= each.least:
-            sizes[each.job.id] = min(each.wanted, idle)
-            idle -= sizes[each.job.id]
+    for each, _ in queue:
+        more = min(idle, each.most - sizes[each.job.id]) if sizes[each.job.id] else 0
+        sizes[each.job.id] += max(0, more)
+        idle -= max(0, more)
     return sizes
 
 
