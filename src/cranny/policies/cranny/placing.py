@@ -185,7 +185,7 @@ class Placing:
             held = zip(self._apart.tolist(), gpus.tolist(), strict=True)
             return self._slowdown_on(job, self._ranks(job, tuple(sorted(pair for pair in held if pair[1]))))
 
-        return self._known_slowdown("apart", job, found)
+        return self._known_slowdown("apart", job, found) if job.gpus <= sum(self._rack_gpus) else 1.0
 
     def _alone(self, job: Job, machines: Ints) -> float:
         """Return how much longer than on one machine a job runs alone on the first of some machines."""

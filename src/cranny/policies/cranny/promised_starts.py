@@ -179,9 +179,9 @@ class PromisedStarts:
         return all(taken(promise) <= max(0, left) for promise, left in self._delayed(job_id, now_s, end_s))
 
     def _delayed(self, job_id: str, now_s: float, end_s: float) -> Iterator[tuple[PromisedStart, int]]:
-        """Yield what a job might delay that starts now and ends then, and how many GPUs each of these leaves it.
+        """Yield the promises that a job would overlap from now to its end, and the GPUs that each leaves it.
 
-        None of them is left any if one is due already.
+        One that is due already leaves none.
         """
         own = self.by_job.get(job_id)
         for promise in self.by_job.values():
